@@ -1,0 +1,46 @@
+"""The CANN Runtime programming model for asyncio, on a simulated NPU.
+
+General layout. A task goes through seven rooms, and the file tree shows them:
+
+    1 launch       stream.py kernel.py memory.py   check the call, build a Task (task.py)
+    2 queue        _machine/queue.py               one FIFO per stream
+    3 scheduler    _machine/scheduler.py           ready heads go to engines; waits and records
+    4 engine       _machine/engine.py              one executor coroutine per engine; clock.py says how long it works
+    5 completion   _machine/completion.py          wakes whoever waits
+    6 record       _machine/record.py              one row of integers per task
+    7 timeline     timeline/                       rows to views and files
+
+What a user holds are the nouns: runtime, device, context, stream, event, memory, kernel, task. `sync` has the same
+names for code that blocks.
+"""
+
+from .context import Context as Context
+from .context import current_device as current_device
+from .context import current_stream as current_stream
+from .context import use as use
+from .device import Device as Device
+from .errors import CannError as CannError
+from .errors import DeadlockError as DeadlockError
+from .errors import ExecutionError as ExecutionError
+from .errors import MismatchError as MismatchError
+from .errors import ResourceError as ResourceError
+from .errors import UsageError as UsageError
+from .event import Event as Event
+from .kernel import Block as Block
+from .kernel import Kernel as Kernel
+from .kernel import Launch as Launch
+from .kernel import kernel as kernel
+from .memory import Buffer as Buffer
+from .memory import MemcpyKind as MemcpyKind
+from .runtime import Runtime as Runtime
+from .runtime import device_count as device_count
+from .runtime import open_device as open_device
+from .runtime import run as run
+from .runtime import socs as socs
+from .soc import Cost as Cost
+from .soc import Soc as Soc
+from .stream import Stream as Stream
+from .task import Task as Task
+from .timeline import Timeline as Timeline
+
+__version__ = "0.1.0"

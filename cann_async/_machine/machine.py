@@ -1,0 +1,322 @@
+"""One host with its devices: the parts put together, and the baton.
+
+At any moment at most one thread drives the machine: it holds the baton, a lock that is only ever taken without
+waiting. Everybody else appends to `inbox` or `arrivals` and sets `news`; neither needs a lock. On the wall clock a
+driver is whoever waits (a coroutine, a blocked thread), a worker that has ended a body, or the device thread; on the
+virtual clock only whoever waits, so that time moves only then.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import threading
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, NoReturn
+
+from ..errors import DeadlockError, error
+from .clock import Clock, VirtualClock, WallClock
+from .engine import Engine
+from .record import Records
+from .scheduler import Scheduler
+from .task import DONE, DROPPED, QUEUED, Item, Waiter
+from .workers import Arrival, Bodies, DeviceThread, Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..soc import Soc
+    from .completion import Awaiter, Sleeper
+    from .hosts import HostLoop
+    from .queue import Queue
+
+FOREVER = 1 << 62
+CLOCKS = ("wall", "virtual")
+PATIENCE = 100
+"""So many questions in a row a host on virtual time may ask before time goes on."""
+log = logging.getLogger("cann_async")
+_machines: weakref.WeakSet[Machine] = weakref.WeakSet()
+_forked = False
+
+
+class _Stopper:
+    """The cheapest waiter: the driver stops when the item has ended."""
+
+    __slots__ = ("_machine",)
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def wake(self) -> None:
+        self._machine.stop = self._machine.news = True
+
+
+class Machine:
+    """One host with its devices and one clock."""
+
+    def __init__(self, socs: Sequence[Soc], clock: str, *, record: bool = True, start_ns: int = 0) -> None:
+        if _forked:
+            raise fork_error()
+        self.clock: Clock = WallClock(self) if clock == "wall" else VirtualClock(self, start_ns)
+        self.now = self.clock.now
+        self.records = Records(keep=record)
+        self.inbox: deque[Queue] = deque()
+        self.arrivals: deque[Arrival] = deque()
+        self.called: deque[Engine] = deque()
+        self.news = False
+        """Something was posted, or the driver is to stop: look before you go on."""
+        self.stop = False
+        self.asleep = clock == "wall"
+        """Whether the device thread must be rung when there is work."""
+        self.driven = 0
+        self.threads: set[int] = set()
+        self.waiting: dict[Awaiter | Sleeper, Item] = {}
+        self.queues: dict[Queue, None] = {}
+        self.next_id = itertools.count(1).__next__
+        self.next_queue_id = itertools.count(0).__next__
+        self.stopper = _Stopper(self)
+        self.closed: str | None = None
+        self._baton = threading.Lock()
+        self._driver: int | None = None
+        self._wanted = False
+        self._polls = 0
+        self._last_poll = 0
+        self._mutex = threading.Lock()
+        self.scheduler = Scheduler(self)
+        self.workers = Workers(self)
+        self.bodies = Bodies(self)
+        self._device_thread = DeviceThread(self)
+        self.engines: list[dict[str, Engine]] = [
+            {name: Engine(index, name, capacity, self) for name, capacity in soc.engines().items()}
+            for index, soc in enumerate(socs)
+        ]
+        _machines.add(self)
+
+    # -- what hosts do ------------------------------------------------------------------------------------------------
+
+    def submit(self, queue: Queue, item: Item) -> None:
+        """Append an item to a queue. From any thread; never waits."""
+        queue.last = item
+        queue.tasks.append(item)
+        if queue.idle:
+            queue.idle = False
+            self.post(queue)
+
+    def post(self, queue: Queue) -> None:
+        """Have the driver look at the queue."""
+        self.inbox.append(queue)
+        self.news = True
+        if self.asleep:
+            self._device_thread.ring()
+
+    def arrive(self, arrival: Arrival) -> None:
+        """Bring back an item whose body has run on another thread."""
+        self.arrivals.append(arrival)
+        self.news = True
+        if self.asleep:
+            self._device_thread.ring()
+
+    def poll(self) -> None:
+        """A host asks how things stand. On virtual time that brings the present instant up to date; and many
+        questions in a row, with nothing else done between them, let the next thing happen, so polling ends."""
+        clock = self.clock
+        if isinstance(clock, VirtualClock):
+            asked = self.next_id()
+            self._polls = self._polls + 1 if asked == self._last_poll + 1 else 0
+            self._last_poll = asked
+            self.drive(clock.time_ns)
+            if self._polls >= PATIENCE and clock.next_due_ns is not None:
+                self.drive(clock.next_due_ns)
+
+    def drive(self, deadline_ns: int = FOREVER, kept: list[Item] | None = None) -> bool:
+        """Drive until nothing can be done now, a host has been woken, or the deadline; False if somebody else does."""
+        baton = self._baton
+        while True:
+            if not baton.acquire(False):
+                self._wanted = True
+                if not baton.acquire(False):
+                    return False
+            self._driver = threading.get_ident()
+            self.workers.kept = kept
+            self.stop = False
+            try:
+                self.clock.run(deadline_ns)
+            except BaseException as problem:
+                self._crash(problem)
+                raise
+            finally:
+                self.workers.kept = None
+                self._driver = None
+                self.driven += 1
+                baton.release()
+            if self._wanted:
+                self._wanted = False
+                self.kick()
+            if not self.news or self.stop:
+                break
+        if self.asleep and self.has_work:
+            self._device_thread.ring()
+        return True
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a driver would find something to do."""
+        return bool(self.called or self.inbox or self.arrivals)
+
+    def kick(self) -> None:
+        """Have whoever waits on the virtual clock try again to drive; the wall clock needs none."""
+        if self.clock.modelled:
+            for waiter in list(self.waiting):
+                waiter.kick()
+
+    def move_time(self, host: HostLoop, item: Item | None = None) -> None:
+        """Let virtual time go on until a coroutine of this loop can run, or the item has ended."""
+        while host.is_quiet and (item is None or item.state < DONE):
+            if not self.drive():
+                return
+            if self.stop:
+                continue
+            if self.is_stuck():
+                self.raise_deadlock(here=item is not None)
+            return
+
+    # -- who waits ----------------------------------------------------------------------------------------------------
+
+    def watch(self, item: Item, waiter: Waiter) -> bool:
+        """Leave a waiter on the item; False if it has already ended (then the waiter may yet be woken once)."""
+        with self._mutex:
+            if item.state >= DONE:
+                return False
+            if item.waiters is None:
+                item.waiters = [waiter]
+            elif waiter not in item.waiters:
+                item.waiters.append(waiter)
+        if item.state >= DONE:
+            self.wake(item)
+            return False
+        return True
+
+    def unwatch(self, item: Item, waiter: Waiter) -> None:
+        """Take a waiter back."""
+        with self._mutex:
+            if item.waiters is not None and waiter in item.waiters:
+                item.waiters.remove(waiter)
+
+    def wake(self, item: Item) -> None:
+        """Tell whoever waits that the item has ended."""
+        with self._mutex:
+            waiters, item.waiters = item.waiters, None
+        for waiter in waiters or ():
+            waiter.wake()
+
+    def on_device_thread(self) -> bool:
+        """Say whether this thread is one of the device's, or is driving it just now."""
+        here = threading.get_ident()
+        return here == self._driver or here in self.threads
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def is_stuck(self) -> bool:
+        """Whether on virtual time nothing is under way that could change anything."""
+        clock = self.clock
+        return isinstance(clock, VirtualClock) and not (
+            clock.next_due_ns is not None or self.bodies.active or self.has_work
+        )
+
+    def raise_deadlock(self, *, here: bool = True) -> None:
+        """Give every waiter the DeadlockError; raise it for the caller, too, if it waits `here`."""
+        lines = []
+        for queue in self.queues:
+            head = queue.head
+            if head is not None:
+                what = head.work.waits_for(head) if head.work.engine is None else f"the end of {head.work.name!r}"
+                lines.append(f"stream {queue.id} waits for {what}")
+        problem = DeadlockError(107020, "deadlock: nothing that is waited for can happen: " + "; ".join(lines))
+        for waiter in list(self.waiting):
+            waiter.problem = problem
+            waiter.wake()
+        if here:
+            raise problem
+
+    def cancel(self, item: Item, problem: BaseException) -> bool:
+        """Take an item out before it has started; False if it has."""
+        queue = item.queue
+        try:
+            queue.tasks.remove(item)
+        except ValueError:
+            if self._driver == threading.get_ident():
+                return False  # asked by a body in place: what is its stream's head runs
+            self.stop = self.news = True
+            with self._baton:
+                if item.state != QUEUED:
+                    return False
+                item.state = DROPPED
+            self.post(queue)
+        item.state = DROPPED
+        item.outcome, item.args = problem, None
+        if item.waiters is not None:
+            self.wake(item)
+        return True
+
+    def drop(self, queues: list[Queue], problem: BaseException) -> None:
+        """End everything in the queues with `problem`, whatever it is doing."""
+        me = threading.get_ident()
+        if self._driver == me:
+            for queue in queues:
+                self.scheduler.drop(queue, problem)
+            return
+        self.stop = self.news = True  # whoever drives stops after the body that runs now
+        with self._baton:
+            self._driver = me
+            try:
+                for queue in queues:
+                    self.scheduler.drop(queue, problem)
+            finally:
+                self._driver = None
+
+    def close(self, why: str) -> None:
+        """End everything; nothing can be enqueued any more."""
+        if self.closed is not None:
+            return
+        self.closed = why
+        queues = list(self.queues)
+        for queue in queues:
+            queue.closed = why
+        self.drop(queues, error(507007, why))
+        self._device_thread.stop()
+        self.workers.stop()
+        self.bodies.stop()
+
+    def _crash(self, problem: BaseException) -> NoReturn | None:
+        log.critical("the simulated device has crashed; please report this", exc_info=problem)
+        self.closed = f"the simulated device has crashed: {problem!r}"
+        failure = error(507000, self.closed)
+        for queue in list(self.queues):
+            queue.closed = self.closed
+            self.scheduler.drop(queue, failure)
+        return None
+
+
+def fork_error() -> BaseException:
+    """Make the error that a forked child gets."""
+    return error(
+        507033,
+        "the runtime was used before this process was forked, and its threads did not come along",
+        "Start the child with spawn (multiprocessing.get_context('spawn')), or make the first Runtime in the child.",
+    )
+
+
+def _after_fork() -> None:
+    global _forked
+    for machine in list(_machines):
+        _forked = True
+        why = str(fork_error())
+        machine.closed = why
+        for queue in machine.queues:
+            queue.closed = why
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

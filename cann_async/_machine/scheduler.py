@@ -1,0 +1,135 @@
+"""Step 3: which task may go to an engine.
+
+`settle` looks at the queues that have news, `advance` moves a queue on to its next head, `retire` is called by the
+executors for each item that has ended. Items without an engine (records and waits) are resolved here, on the spot.
+Only the thread that holds the machine's baton runs this code. Order among ready heads: priority, then submission.
+"""
+
+from __future__ import annotations
+
+from heapq import heappush
+from typing import TYPE_CHECKING
+
+from .task import DONE, DROPPED, FAILED, QUEUED, Item, Work
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .queue import Queue
+
+
+class Scheduler:
+    """The device-side scheduler of one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._records = machine.records
+        self._called = machine.called
+        self._now = machine.now
+
+    def settle(self) -> None:
+        """Take in what other threads have posted: queues with a new head, items that workers have finished."""
+        machine = self._machine
+        machine.news = False
+        arrivals, inbox = machine.arrivals, machine.inbox
+        while arrivals:
+            item = arrivals.popleft().settle()
+            engine = item.work.engine
+            assert engine is not None
+            engine.served.append(item)
+            if not engine.called:
+                engine.called = True
+                self._called.append(engine)
+        while inbox:
+            queue = inbox.popleft()
+            head = queue.head
+            if head is None:
+                self.advance(queue)
+            elif head.work.engine is None and self._passes(head, self._now()):
+                self.retire(head)
+
+    def advance(self, queue: Queue) -> None:
+        """Make the next item of the queue its head and bring it where it belongs."""
+        tasks = queue.tasks
+        while True:
+            if not tasks:
+                queue.head = None
+                queue.idle = True
+                if not tasks:
+                    return
+                queue.idle = False  # a host appended between the two looks
+            try:
+                item = tasks.popleft()
+            except IndexError:  # a host cancelled it between the two lines
+                continue
+            queue.head = item
+            engine = item.work.engine
+            if engine is not None:
+                heappush(engine.ready, (queue.rank | item.id, item))
+                if not engine.called:
+                    engine.called = True
+                    self._called.append(engine)
+                return
+            item.started = now = self._now()
+            if not self._passes(item, now):
+                return
+            self._end(item)
+
+    def retire(self, item: Item) -> None:
+        """Write down an item that has ended, tell whoever waits for it, and move its queue on."""
+        self._end(item)
+        self.advance(item.queue)
+
+    def drop(self, queue: Queue, error: BaseException) -> None:
+        """End everything in the queue with `error`; what is running goes on unheard and keeps its engine till it ends."""
+        dropped: list[Item] = []
+        while queue.tasks:
+            dropped.append(queue.tasks.popleft())
+        head = queue.head
+        queue.head = None
+        queue.idle = True
+        if head is not None:
+            dropped.insert(0, head)
+        for item in dropped:
+            item.outcome = error
+            item.state = DROPPED
+            self._end(item)
+
+    def _passes(self, item: Item, now: int) -> bool:
+        """Resolve an item of the scheduler's own: True when its stream may go on."""
+        if item.state != QUEUED:
+            return True
+        if not item.work.arrive(item):
+            return False
+        item.finished = now
+        item.state = DONE
+        return True
+
+    def _end(self, item: Item) -> None:
+        if item.state != DROPPED:
+            self._records.add(item)
+            if item.state == FAILED:
+                item.queue.failed.append(item)
+        item.args = None
+        if item.waiters is not None:
+            self._machine.wake(item)
+
+
+class Wait(Work):
+    """The stream goes on when another item has ended, however it ended."""
+
+    __slots__ = ()
+
+    def arrive(self, item: Item) -> bool:
+        """Look whether the other item has ended; if not, have the queue looked at again when it has."""
+        assert item.args is not None
+        target = item.args[0]
+        assert isinstance(target, Item)
+        if target.state >= DONE:
+            return True
+        return not item.queue.machine.watch(target, item.queue)
+
+    def waits_for(self, item: Item) -> str:
+        """Name the item that the stream waits for."""
+        target = item.args[0] if item.args else None
+        assert isinstance(target, Item)
+        return f"{target.work.name!r} (task {target.id}) on stream {target.queue.id}"

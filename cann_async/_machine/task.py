@@ -1,0 +1,131 @@
+"""Step 1 to 2: what a launch puts into a queue.
+
+The nouns build an `Item` (as the public `Task`, its subclass) and hand it to `Machine.submit`. An item's state only
+moves forward: QUEUED, RUNNING, then exactly one of DONE, FAILED, DROPPED; whoever sees one of the last three may read
+`outcome`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
+
+    from .engine import Engine
+    from .queue import Queue
+
+QUEUED, RUNNING, DONE, FAILED, DROPPED = range(5)
+
+
+class Waiter(Protocol):
+    """Whoever wants to know that an item has ended. `wake` may be called from any thread, and twice."""
+
+    def wake(self) -> None:
+        """Pass on that the item has ended."""
+
+
+class Work:
+    """What all items of one kind share: a name, the engine (None: the scheduler's own), the cores, and the body."""
+
+    __slots__ = ("cores", "engine", "name", "number")
+
+    is_asynchronous = False
+    """Whether the body is a coroutine: then `run_async` is called, on the machine's own loop."""
+
+    def __init__(self, name: str, engine: Engine | None, cores: int = 1) -> None:
+        self.name = name
+        self.engine = engine
+        self.cores = cores
+        self.number = -1
+        """Row of the records' table of works; given by the records when first used."""
+
+    def run(self, item: Item) -> object:
+        """Do it, on whatever thread the clock chose; what it returns is the item's result."""
+        return None
+
+    async def run_async(self, item: Item) -> object:
+        """Do it as a coroutine."""
+        return self.run(item)
+
+    def is_heavy(self, item: Item) -> bool:
+        """Say whether running it costs more than handing it to another thread."""
+        return False
+
+    def measured(self, item: Item, nanoseconds: int, *, in_place: bool) -> None:
+        """Learn from one run how long it takes."""
+
+    def arrive(self, item: Item) -> bool:
+        """Of the scheduler's own items: may the stream pass? If not, arrange for the queue to be looked at again."""
+        return True
+
+    def waits_for(self, item: Item) -> str:
+        """Say what the item waits for, for the deadlock report."""
+        return self.name
+
+
+class Item:
+    """One queued piece of work; `service_ns` is its modelled time, `outcome` its result or error."""
+
+    __slots__ = (
+        "args",
+        "code",
+        "finished",
+        "id",
+        "lane",
+        "lasti",
+        "nbytes",
+        "outcome",
+        "queue",
+        "service_ns",
+        "started",
+        "state",
+        "submitted",
+        "waiters",
+        "work",
+    )
+
+    args: tuple[object, ...] | None
+    outcome: object
+    waiters: list[Waiter] | None
+    code: CodeType | None
+
+    def __init__(
+        self,
+        number: int,
+        queue: Queue,
+        work: Work,
+        args: tuple[object, ...],
+        nbytes: int,
+        service_ns: int,
+        now: int,
+        code: CodeType | None,
+        lasti: int,
+    ) -> None:
+        self.id = number
+        self.queue = queue
+        self.work = work
+        self.args = args
+        self.nbytes = nbytes
+        self.service_ns = service_ns
+        self.submitted = now
+        self.started = self.finished = -1
+        self.code = code
+        self.lasti = lasti
+        self.lane = 0
+        self.state = QUEUED
+        self.outcome = self.waiters = None
+
+
+class Call:
+    """A waiter that calls a function."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self.function = function
+
+    def wake(self) -> None:
+        """Call it."""
+        self.function()

@@ -1,0 +1,275 @@
+"""The threads of a machine on the wall clock, and the loop on which asynchronous bodies run.
+
+* Workers run heavy bodies. A worker that has ended one drives the machine itself, and keeps the next heavy body that
+  comes up for itself, so a chain of heavy kernels costs no thread switch.
+* The device thread drives when nobody else does: it is rung once, watches as long as there is work, and then sleeps
+  for good. A host that waits is faster, so the device thread first gives it the time of a nap.
+* Asynchronous bodies run as asyncio tasks on a loop of the machine's own, so a host that blocks cannot starve them.
+
+All are daemon threads, started on first use: nothing here can keep an interpreter from exiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextvars import ContextVar, copy_context
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple
+
+from .clock import fail
+from .task import DONE, RUNNING, Item
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .completion import Awaiter
+    from .machine import Machine
+
+NAP_S = 0.0001
+SLICE_NS = 200_000
+"""How long a thread that has something else to do drives at a time."""
+NAPS = 20
+"""So many naps without any work, and the device thread sleeps until it is rung."""
+
+current_body: ContextVar[Item | None] = ContextVar("cann_async_body", default=None)
+"""The item whose asynchronous body is running in this context."""
+
+
+class Arrival(NamedTuple):
+    """What a body on another thread has come to; the driver takes it over."""
+
+    item: Item
+    outcome: object
+    problem: BaseException | None
+    started_ns: int
+    ended_ns: int
+
+    def settle(self) -> Item:
+        """Write it into the item; of an item that has been dropped meanwhile it is thrown away."""
+        item = self.item
+        if item.state == RUNNING:
+            item.started, item.finished = self.started_ns, self.ended_ns
+            if self.problem is not None:
+                fail(item, self.problem)
+            else:
+                item.outcome, item.state = self.outcome, DONE
+        return item
+
+
+def start_thread(target: Callable[[], None], name: str) -> bool:
+    """Start a daemon thread; False when the interpreter no longer allows one."""
+    try:
+        threading.Thread(target=target, name=name, daemon=True).start()
+    except RuntimeError:
+        return False
+    return True
+
+
+class Workers:
+    """Threads for heavy bodies, as many as there are bodies at work at once."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._jobs: SimpleQueue[Item | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._free = 0
+        """Idle workers minus waiting jobs."""
+        self._count = 0
+        self.kept: list[Item] | None = None
+        """Where the worker that drives now keeps one job for itself; None when no worker drives."""
+
+    def put(self, item: Item) -> None:
+        """Have the body run on another thread."""
+        machine = self._machine
+        item.started = machine.now()
+        if item.work.is_asynchronous:
+            machine.bodies.start(item)
+        elif self.kept is not None and not self.kept:
+            self.kept.append(item)
+        else:
+            with self._lock:
+                self._free -= 1
+                spawn = self._free < 0
+            if spawn and not start_thread(self._loop, f"cann-async worker {self._count}"):
+                if self._count == 0:  # the interpreter is going down: better here than never
+                    self._free += 1
+                    self._run(item)
+                    return
+            elif spawn:
+                self._count += 1
+                self._free += 1
+            self._jobs.put(item)
+
+    def stop(self) -> None:
+        """Let every worker end when it is idle."""
+        for _ in range(self._count):
+            self._jobs.put(None)
+
+    def _loop(self) -> None:
+        machine = self._machine
+        machine.threads.add(threading.get_ident())
+        kept: list[Item] = []
+        while True:
+            item = kept.pop() if kept else self._jobs.get()
+            if item is None:
+                return
+            self._run(item)
+            del item
+            machine.drive(machine.now() + SLICE_NS, kept)
+            if not kept:
+                with self._lock:
+                    self._free += 1
+
+    def _run(self, item: Item) -> None:
+        machine = self._machine
+        started = machine.now()
+        outcome: object = None
+        problem: BaseException | None = None
+        try:
+            outcome = item.work.run(item)
+        except BaseException as caught:  # whatever a kernel raises is that task's failure, not the thread's
+            problem = caught
+        ended = machine.now()
+        item.work.measured(item, ended - started, in_place=False)
+        machine.arrive(Arrival(item, outcome, problem, started, ended))
+
+
+class DeviceThread:
+    """Drives when nobody else does."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._bell = threading.Lock()
+        self._bell.acquire()
+        self._started = False
+        self._stopped = False
+
+    def ring(self) -> None:
+        """Wake the thread if it sleeps for good. Any thread may ring, at any time."""
+        machine = self._machine
+        machine.asleep = False
+        if not self._started:
+            self._started = start_thread(self._loop, "cann-async device")
+            return
+        try:
+            self._bell.release()
+        except RuntimeError:  # somebody else has just rung
+            pass
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped = True
+        if self._started:
+            self.ring()
+
+    def _loop(self) -> None:
+        machine = self._machine
+        machine.threads.add(threading.get_ident())
+        while not self._stopped:
+            idle = 0
+            while idle < NAPS and not self._stopped:
+                driven = machine.driven
+                time.sleep(NAP_S)
+                if not machine.has_work:
+                    idle += 1
+                    continue
+                idle = 0
+                if machine.driven == driven:
+                    machine.drive()
+            machine.asleep = True
+            if machine.has_work or self._stopped:
+                machine.asleep = False
+                continue
+            self._bell.acquire()
+
+
+class Bodies:
+    """Asynchronous kernel bodies, on an event loop of the machine's own.
+
+    `active` counts the bodies that can go on by themselves: virtual time stands still while there are any. A body
+    that awaits work of the machine is not active.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._parked: dict[Item, set[Awaiter]] = {}
+        self._tasks: set[asyncio.Task[object]] = set()
+        self.active = 0
+
+    def start(self, item: Item) -> None:
+        """Begin the body of the item; it arrives at the machine when it has ended."""
+        with self._lock:
+            self.active += 1
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                start_thread(self._run_loop, "cann-async bodies")
+        self._loop.call_soon_threadsafe(self._begin, item)
+
+    def stop(self) -> None:
+        """End the loop; bodies under way are cancelled."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def park(self, awaiter: Awaiter) -> None:
+        """A coroutine of a body has begun to wait for the machine, unless it has been woken already."""
+        body = awaiter.body
+        assert body is not None
+        with self._lock:
+            if not awaiter.woken:
+                waits = self._parked.setdefault(body, set())
+                waits.add(awaiter)
+                if len(waits) == 1:
+                    self.active -= 1
+        self._machine.kick()
+
+    def unpark(self, awaiter: Awaiter) -> None:
+        """What the coroutine waited for has happened, or it has given up. From any thread, also twice."""
+        body = awaiter.body
+        assert body is not None
+        with self._lock:
+            awaiter.woken = True
+            waits = self._parked.get(body)
+            if waits is not None and awaiter in waits:
+                waits.discard(awaiter)
+                if not waits:
+                    del self._parked[body]
+                    self.active += 1
+
+    def _run_loop(self) -> None:
+        assert self._loop is not None
+        self._machine.threads.add(threading.get_ident())
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.sleep(0))
+            self._loop.close()
+
+    def _begin(self, item: Item) -> None:
+        assert self._loop is not None
+        context = copy_context()
+        context.run(current_body.set, item)
+        task = self._loop.create_task(self._body(item), context=context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _body(self, item: Item) -> object:
+        machine = self._machine
+        started = machine.now() if not machine.clock.modelled else item.started
+        outcome: object = None
+        problem: BaseException | None = None
+        try:
+            outcome = await item.work.run_async(item)
+        except BaseException as caught:  # as for any body
+            problem = caught
+        with self._lock:
+            self.active -= 1
+        machine.arrive(Arrival(item, outcome, problem, started, machine.now()))
+        machine.kick()
+        return None

@@ -1,0 +1,172 @@
+"""Contexts: what streams and events belong to, and what is current.
+
+Objects of different contexts never mix (107003); device memory belongs to the device, not to a context. Every context
+has one default stream, an ordinary FIFO that neither waits for the others nor holds them up. What is current is a
+ContextVar that `use` sets for a block: coroutines and threads never see each other's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, ClassVar
+
+from ._machine.completion import Ended
+from ._machine.queue import PRIORITIES, Queue
+from ._machine.task import DONE
+from .errors import CannError, error
+from .event import Event
+from .stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .device import Device
+
+
+class Context:
+    """Made by `Device.create_context`; every device has a default one."""
+
+    _stream_type: ClassVar[type[Stream]] = Stream
+    _event_type: ClassVar[type[Event]] = Event
+
+    def __init__(self, device: Device, *, is_default: bool = False) -> None:
+        self._device = device
+        self._machine = device._machine
+        self._is_default = is_default
+        self._closed = False
+        self._queues: dict[Queue, None] = {}
+        self._default_stream = self._stream_type(self, self._new_queue(0, "default"), is_default=True)
+
+    @property
+    def device(self) -> Device:
+        """The device it is on."""
+        return self._device
+
+    @property
+    def default_stream(self) -> Stream:
+        """The stream that comes with the context."""
+        return self._default_stream
+
+    def create_stream(self, priority: int = 0, name: str | None = None) -> Stream:
+        """Make a stream; `priority` 0 (most urgent) to 7, else 107000. Mirrors aclrtCreateStreamWithConfig."""
+        self._check()
+        if not isinstance(priority, int):
+            raise TypeError(f"priority must be an int, not {type(priority).__name__}")
+        if not 0 <= priority < PRIORITIES:
+            raise error(107000, f"priority must be 0 (most urgent) to {PRIORITIES - 1}, not {priority}")
+        return self._stream_type(self, self._new_queue(priority, name))
+
+    def create_event(self, timing: bool = True, name: str | None = None) -> Event:
+        """Make an event, with a timestamp unless `timing` is off. Mirrors aclrtCreateEventExWithFlag."""
+        self._check()
+        return self._event_type(self, timing=timing, name=name)
+
+    async def synchronize(self) -> None:
+        """Wait for everything enqueued so far on every stream of the context; mirrors aclrtSynchronizeDevice.
+
+        Raises the first failure that nobody has seen yet, once.
+        """
+        await self._synchronize()
+
+    async def _synchronize(self) -> None:
+        self._check()
+        queues = list(self._queues)
+        for last in [queue.last for queue in queues]:
+            if last is not None and last.state < DONE:
+                await Ended(last)
+        _raise_failures(queues)
+
+    async def destroy(self) -> None:
+        """Finish and close every stream, then the context; mirrors aclrtDestroyContext. A default one is 107002."""
+        await self._destroy()
+
+    async def _destroy(self) -> None:
+        if self._is_default:
+            raise error(107002, "a device's default context cannot be destroyed", "Close or reset the device.")
+        if self._closed:
+            return
+        self._closed = True
+        queues = list(self._queues)
+        for queue in queues:
+            queue.closed = queue.closed or f"Stream {queue.id} has been closed: its context was destroyed"
+        for last in [queue.last for queue in queues]:
+            if last is not None and last.state < DONE:
+                await Ended(last)
+        for queue in queues:
+            self._release_queue(queue)
+        _raise_failures(queues)
+
+    def __bool__(self) -> bool:
+        return not self._closed
+
+    def __repr__(self) -> str:
+        kind = "default context" if self._is_default else "context"
+        state = "closed" if self._closed else f"{len(self._queues)} streams"
+        return f"<Context: {kind} of npu:{self._device.index}, {state}>"
+
+    def _check(self) -> None:
+        self._device._check()
+        if self._closed:
+            raise error(107002, f"{self!r} has been destroyed")
+
+    def _new_queue(self, priority: int, name: str | None) -> Queue:
+        machine = self._machine
+        queue = Queue(machine, self._device.index, machine.next_queue_id(), priority, name)
+        machine.queues[queue] = None
+        self._queues[queue] = None
+        return queue
+
+    def _release_queue(self, queue: Queue) -> None:
+        self._machine.queues.pop(queue, None)
+        self._queues.pop(queue, None)
+
+    def _releaser(self, queue: Queue) -> Callable[[], None]:
+        return lambda: self._release_queue(queue)
+
+
+def _raise_failures(queues: list[Queue]) -> None:
+    for queue in queues:
+        while queue.failed:
+            failure = queue.failed.pop(0).outcome
+            if isinstance(failure, CannError) and not failure.reported:
+                failure.reported = True
+                raise failure.with_traceback(None)
+
+
+_current: ContextVar[Device | Context | Stream | None] = ContextVar("cann_async_current", default=None)
+
+
+@contextlib.contextmanager
+def use(what: Device | Context | Stream) -> Iterator[None]:
+    """Make a device, context or stream current for the block; what was current comes back, whatever happens.
+
+    Mirrors aclrtSetDevice and aclrtSetCurrentContext, but per task of asyncio and per thread, and only for a block.
+    """
+    from .device import Device  # devices need contexts
+
+    if not isinstance(what, Device | Context | Stream):
+        raise TypeError(f"use() takes a Device, Context or Stream, not {type(what).__name__}")
+    token = _current.set(what)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_stream() -> Stream:
+    """Give the current stream: the one in use, or the default stream of the device or context in use; else 107002."""
+    what = _current.get()
+    if what is None:
+        raise error(
+            107002,
+            "no device or stream is current here",
+            "Make one current with `with cann_async.use(device):` or pass the stream. "
+            "A new thread starts without one, as after no set_device.",
+        )
+    return what if isinstance(what, Stream) else what.default_stream
+
+
+def current_device() -> Device:
+    """Give the current device, as `current_stream` does; mirrors aclrtGetDevice."""
+    return current_stream().device

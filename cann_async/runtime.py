@@ -1,0 +1,240 @@
+"""A runtime: one host with its devices and one clock. It works as soon as it is made, before any loop and across loops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import operator
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
+
+from ._machine.clock import VirtualClock
+from ._machine.completion import Ended
+from ._machine.machine import CLOCKS, Machine
+from ._machine.queue import Queue
+from ._machine.task import DONE, Item, Work
+from .device import Device
+from .errors import CannError, error
+from .soc import PRESETS, Soc, find
+from .timeline import Timeline
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+ClockName = Literal["wall", "virtual"]
+T = TypeVar("T")
+log = logging.getLogger("cann_async")
+
+
+class RuntimeClock:
+    """The time of a runtime: `now_ns()` and `await sleep(seconds)`."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._timers = Work("sleep", None)
+
+    @property
+    def name(self) -> str:
+        """"wall" or "virtual"."""
+        return self._machine.clock.name
+
+    def now_ns(self) -> int:
+        """Give the nanoseconds since the runtime was made."""
+        return self._machine.now() - self._machine.clock.origin_ns
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep in the runtime's own time; less than 0 is a ValueError.
+
+        On the virtual clock nothing really sleeps, and the device goes on meanwhile; `asyncio.sleep` is real time and
+        leaves the virtual clock where it is.
+        """
+        await self._sleep(seconds)
+
+    async def _sleep(self, seconds: float) -> None:
+        if not seconds >= 0 or math.isinf(seconds):
+            raise ValueError(f"cannot sleep for {seconds} seconds")
+        machine, clock = self._machine, self._machine.clock
+        if machine.closed is not None:
+            raise error(507007, machine.closed)
+        if isinstance(clock, VirtualClock):
+            item = Item(machine.next_id(), Queue(machine, -1, -1), self._timers, (), 0, 0, clock.time_ns, None, 0)
+            nanoseconds = seconds * 10**9 if isinstance(seconds, int) else round(seconds * 1e9)
+            clock.timer(item, clock.time_ns + nanoseconds)
+            await Ended(item)
+        else:
+            await asyncio.sleep(seconds)
+
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Figures of one moment: streams and tasks alive, tasks that have ended and been recorded, bytes in use per device."""
+
+    streams: int
+    pending: int
+    recorded: int
+    device_bytes: tuple[int, ...]
+
+
+class Runtime:
+    """One host with `devices` devices of one `soc` (a preset's name or a `Soc`) and one `clock`.
+
+    Arguments that are not given come from CANN_ASYNC_DEVICES, CANN_ASYNC_SOC and CANN_ASYNC_CLOCK. ``async with``
+    only closes it.
+    """
+
+    _device_type: ClassVar[type[Device]] = Device
+    _clock_type: ClassVar[type[RuntimeClock]] = RuntimeClock
+
+    def __init__(
+        self,
+        *,
+        devices: int | None = None,
+        soc: str | Soc | None = None,
+        clock: ClockName | None = None,
+        record: bool = True,
+        start_ns: int = 0,
+    ) -> None:
+        count = operator.index(devices if devices is not None else device_count())
+        if not 1 <= count <= 64:
+            raise ValueError(f"a runtime has 1 to 64 devices, not {count}")
+        kind = clock if clock is not None else os.environ.get("CANN_ASYNC_CLOCK", "wall")
+        if kind not in CLOCKS:
+            raise ValueError(f"clock must be {' or '.join(map(repr, CLOCKS))}, not {kind!r}")
+        chip = find(soc if soc is not None else os.environ.get("CANN_ASYNC_SOC", "ascend910b"))
+        self._machine = Machine([chip] * count, kind, record=record, start_ns=operator.index(start_ns))
+        self._clock = self._clock_type(self._machine)
+        self._timeline = Timeline(self._machine.records, self._machine.clock)
+        self._devices = tuple(self._device_type(self, index, chip) for index in range(count))
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """All devices."""
+        return self._devices
+
+    @property
+    def clock(self) -> RuntimeClock:
+        """The runtime's time."""
+        return self._clock
+
+    @property
+    def timeline(self) -> Timeline:
+        """What has run, and when."""
+        return self._timeline
+
+    def device(self, index: int = 0) -> Device:
+        """Give a device by number; 107001 with the range if there is none. Mirrors aclrtSetDevice."""
+        number = operator.index(index)
+        if not 0 <= number < len(self._devices):
+            raise error(107001, f"there is no device {number}: this runtime has 0..{len(self._devices) - 1}")
+        device = self._devices[number]
+        device._check()
+        return device
+
+    def statistics(self) -> Statistics:
+        """Count what is alive."""
+        used = []
+        for device in self._devices:
+            free, total = device._arena.free_and_total() if device._arena is not None else (0, 0)
+            used.append(total - free)
+        queues = [queue for queue in list(self._machine.queues) if queue.id >= 0]
+        return Statistics(
+            streams=len(queues),
+            pending=sum(queue.pending for queue in queues),
+            recorded=len(self._machine.records),
+            device_bytes=tuple(used),
+        )
+
+    async def close(self, *, drain: bool = True) -> None:
+        """Finish what is queued, or drop it without `drain` (whoever waits gets 507007), and end the runtime.
+
+        Whatever is used afterwards says that it has been closed. Failures nobody has seen are logged.
+        """
+        await self._close(drain=drain)
+
+    async def _close(self, *, drain: bool) -> None:
+        machine = self._machine
+        if machine.closed is not None:
+            return
+        if drain:
+            for last in [queue.last for queue in machine.queues]:
+                if last is not None and last.state < DONE:
+                    await Ended(last)
+        for queue in list(machine.queues):
+            for item in queue.failed:
+                if isinstance(item.outcome, CannError) and not item.outcome.reported:
+                    log.warning("nobody has seen this failure: %s", item.outcome)
+        machine.close("the Runtime has been closed")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._exit(problem)
+
+    async def _exit(self, problem: BaseException | None) -> None:
+        await self._close(drain=problem is None)
+
+    def __bool__(self) -> bool:
+        return self._machine.closed is None
+
+    def __repr__(self) -> str:
+        state = f", {self._machine.closed}" if self._machine.closed else ""
+        return f"<Runtime, {len(self._devices)} x {self._devices[0].soc.name}, {self._machine.clock.name} clock{state}>"
+
+
+def open_device(
+    index: int = 0,
+    *,
+    devices: int | None = None,
+    soc: str | Soc | None = None,
+    clock: ClockName | None = None,
+    record: bool = True,
+) -> Device:
+    """Make a runtime and give its device `index`; leaving ``async with`` closes the runtime. Mirrors aclrtSetDevice."""
+    return _open(Runtime, index, devices, soc, clock, record)
+
+
+def _open(
+    kind: type[Runtime], index: int, devices: int | None, soc: str | Soc | None, clock: ClockName | None, record: bool
+) -> Device:
+    number = operator.index(index)
+    count = devices if devices is not None else max(device_count(), number + 1)
+    if not 0 <= number < count:
+        raise error(107001, f"there is no device {number}: this runtime has 0..{count - 1}")
+    device = kind(devices=count, soc=soc, clock=clock, record=record).device(number)
+    device._owns_runtime = True
+    return device
+
+
+def device_count() -> int:
+    """Give the number of devices a runtime has unless told otherwise: CANN_ASYNC_DEVICES, or 1. Starts nothing."""
+    text = os.environ.get("CANN_ASYNC_DEVICES", "1")
+    if not text.isdecimal() or not 1 <= int(text) <= 64:
+        raise ValueError(f"CANN_ASYNC_DEVICES must be 1 to 64, not {text!r}")
+    return int(text)
+
+
+def socs() -> tuple[str, ...]:
+    """Name the presets. Starts nothing."""
+    return tuple(sorted(PRESETS))
+
+
+def run(main: Callable[..., Awaitable[T]], *args: object) -> T:
+    """Run ``main(*args)`` in a new event loop and give its result: asyncio, with uvloop where it is installed."""
+    import anyio  # takes a while to import, and only this needs it
+
+    try:
+        import uvloop  # noqa: F401
+
+        fast = True
+    except ImportError:
+        fast = False
+    return anyio.run(main, *args, backend="asyncio", backend_options={"use_uvloop": fast})
+
+

@@ -1,0 +1,336 @@
+"""Step 1: streams, where hosts enqueue. Every method that enqueues does so when it is called, and returns at once.
+
+A stream checks what the host can check (nothing is enqueued otherwise), builds a `Task` and hands it to the machine.
+Waiting is separate: `await stream.synchronize()`, `await task`.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Self, TypeVar, cast
+
+import numpy as np
+
+from ._machine.arena import is_pinned
+from ._machine.completion import Ended
+from ._machine.scheduler import Wait
+from ._machine.task import DONE, Call, Work
+from .errors import CannError, error
+from .event import Event
+from .kernel import Kernel, Launch
+from .memory import Buffer, Copy, Fill, Operand, check_copy
+from .task import Task
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ._machine.queue import Queue
+    from ._machine.task import Item
+    from .context import Context
+    from .device import Device
+
+R = TypeVar("R")
+
+
+class Stream:
+    """A FIFO of tasks; made by `create_stream` of a device or context. Streams have no order among each other."""
+
+    __slots__ = ("__weakref__", "_context", "_device", "_is_default", "_machine", "_modelled", "_queue", "_works")
+
+    def __init__(self, context: Context, queue: Queue, *, is_default: bool = False) -> None:
+        self._context = context
+        self._device: Device = context.device
+        self._queue = queue
+        self._machine = queue.machine
+        self._modelled = queue.machine.clock.modelled
+        self._is_default = is_default
+        self._works: dict[object, Work] = {}
+        """What tasks of one kind on this stream share, by kernel or kind."""
+        queue.owner = weakref.ref(self)
+
+    # -- enqueue ------------------------------------------------------------------------------------------------------
+
+    def launch(self, kernel: Kernel[..., R], *args: object, blocks: int = 1, name: str | None = None) -> Task[R]:
+        """Launch a kernel with `blocks` blocks; mirrors aclrtLaunchKernel and ``kernel<<<blocks, nullptr, stream>>>``.
+
+        Buffers arrive in the body as NumPy views, everything else as it is; a host array is a TypeError. A freed
+        buffer, one of another device, or blocks below 1 are 107000. The result is what a whole-launch body returns.
+        """
+        return self._launch(kernel, args, blocks, name, 2)
+
+    def _launch(self, kernel: Kernel[..., R], args: tuple[object, ...], blocks: int, name: str | None, up: int) -> Task[R]:
+        queue = self._queue
+        if queue.closed is not None:
+            raise error(507000, queue.closed)
+        work = self._works.get(kernel) if blocks == 1 and name is None else self._works.get((kernel, blocks, name))
+        if work is None:
+            work = self._launch_work(kernel, blocks, name)
+        nbytes = 0
+        given = args
+        if args:
+            views: list[object] = []
+            device = self._device
+            for arg in args:
+                if isinstance(arg, Buffer):
+                    allocation = arg._allocation
+                    if allocation.freed:
+                        arg._check()
+                    if allocation.device is not device:
+                        raise error(107000, f"{arg!r} is on another device than {self!r}", "Copy it over first.")
+                    array = arg._array
+                    nbytes += array.nbytes
+                    views.append(array[...])
+                else:
+                    if isinstance(arg, np.ndarray):
+                        raise TypeError(
+                            f"kernel {kernel.__name__!r} got a host array: copy it to the device first, "
+                            "x = await device.upload(array)"
+                        )
+                    views.append(arg)
+            args = tuple(views)
+        service = self._service_ns(cast("Launch", work), given, nbytes) if self._modelled else 0
+        frame = sys._getframe(up)
+        machine = self._machine
+        task: Task[R] = Task(
+            machine.next_id(), queue, work, args, nbytes, service, machine.now(), frame.f_code, frame.f_lasti
+        )
+        queue.last = task
+        queue.tasks.append(task)
+        if queue.idle:
+            queue.idle = False
+            machine.post(queue)
+        return task
+
+    def memcpy(self, dst: Operand, src: Operand, nbytes: int | None = None, kind: int | None = None) -> Task[None]:
+        """Copy in stream order; mirrors aclrtMemcpyAsync. The direction follows from the operands.
+
+        Shapes and dtypes must agree, or one side is raw bytes of the same size, or `nbytes` says how many raw bytes
+        to copy. A pinned source is read when the copy runs, any other host source is staged before this returns.
+        107000 if sizes, or `kind` and the operands, do not fit; 207000 from host to host.
+        """
+        engine, target, source = check_copy(self._device, dst, src, nbytes, kind)
+        if engine == "host":
+            raise error(207000, "a copy from host to host cannot be queued", "Use device.memcpy, or NumPy.")
+        if not isinstance(src, Buffer) and not is_pinned(source):
+            source = source.copy()
+        return self._enqueue_copy(engine, (target, source), source.nbytes)
+
+    def memset(self, buf: Buffer, value: int) -> Task[None]:
+        """Set every byte of a buffer to `value` (0 to 255), in stream order; mirrors aclrtMemsetAsync."""
+        return self._enqueue_fill(self._device._check_fill(buf, value), value)
+
+    def record(self, event: Event | None = None) -> Event:
+        """Record an event, a new one if none is given; mirrors aclrtRecordEvent. Another context's is 107003."""
+        self._check()
+        if event is None:
+            event = self._context.create_event()
+        elif not isinstance(event, Event):
+            raise TypeError(f"record needs an Event, not {type(event).__name__}")
+        event._check()
+        self._check_context(event._context, repr(event))
+        event._record = cast("Task[None]", self._enqueue(self._work("record", Work, None), (), 0))
+        return event
+
+    def wait(self, what: Event | Task[object] | Stream) -> Task[None]:
+        """Hold later tasks of this stream until something is complete: an event's latest record, a task, or all that
+        another stream has been given so far. Never waits on the host; mirrors aclrtStreamWaitEvent.
+
+        An event that was never recorded holds nothing. Another context's event or stream is 107003.
+        """
+        self._check()
+        if isinstance(what, Event):
+            what._check()
+            self._check_context(what._context, repr(what))
+            target: Item | None = what._record
+        elif isinstance(what, Task):
+            owner = what.stream
+            if what.queue.machine is not self._machine or (owner is not None and owner._context is not self._context):
+                raise error(107003, f"{what!r} belongs to another context than {self!r}")
+            target = what
+        elif isinstance(what, Stream):
+            what._check()
+            self._check_context(what._context, repr(what))
+            target = what._queue.last
+        else:
+            raise TypeError(f"a stream waits for an Event, a Task or a Stream, not {type(what).__name__}")
+        if target is None:
+            return cast("Task[None]", self._enqueue(self._work("wait nothing", Work, None, "wait"), (), 0))
+        return cast("Task[None]", self._enqueue(self._work("wait", Wait, None), (target,), target.id))
+
+    # -- wait ---------------------------------------------------------------------------------------------------------
+
+    async def synchronize(self) -> None:
+        """Wait until everything enqueued before this call has ended; mirrors aclrtSynchronizeStream.
+
+        Raises the first failure of this stream that nobody has seen yet, once.
+        """
+        await self._synchronize()
+
+    def query(self) -> bool:
+        """Say whether everything enqueued so far has ended; never waits; mirrors aclrtStreamQuery."""
+        self._check()
+        last = self._queue.last
+        if last is None or last.state >= DONE:
+            return True
+        self._machine.poll()
+        return last.state >= DONE
+
+    async def close(self, *, force: bool = False) -> None:
+        """Finish the queue, or with `force` drop what has not ended (107023), and give the stream back.
+
+        Raises a failure that nobody has seen yet. Twice is fine; a default stream stays. Mirrors aclrtDestroyStream
+        and aclrtDestroyStreamForce.
+        """
+        await self._close(force=force)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._exit(problem)
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> int:
+        """The number of the stream within its runtime."""
+        return self._queue.id
+
+    @property
+    def name(self) -> str | None:
+        """The name it was given."""
+        return self._queue.name
+
+    @property
+    def priority(self) -> int:
+        """0 (most urgent) to 7: which ready task a free engine takes first. Nothing running is pre-empted."""
+        return self._queue.priority
+
+    @property
+    def context(self) -> Context:
+        """The context it belongs to."""
+        return self._context
+
+    @property
+    def device(self) -> Device:
+        """The device it belongs to."""
+        return self._device
+
+    @property
+    def pending(self) -> int:
+        """How many of its tasks have not ended."""
+        return self._queue.pending
+
+    def __bool__(self) -> bool:
+        return self._queue.closed is None
+
+    def __repr__(self) -> str:
+        queue = self._queue
+        name = f" {queue.name!r}" if queue.name else ""
+        state = f"{queue.pending} pending" if queue.closed is None else "closed"
+        return f"<Stream {queue.id}{name} on npu:{self._device.index}, {state}>"
+
+    def __del__(self) -> None:
+        queue: Queue | None = getattr(self, "_queue", None)
+        if queue is None or queue.closed is not None or self._is_default:
+            return
+        queue.closed = f"Stream {queue.id} has been forgotten"
+        last = queue.last  # what is queued still runs
+        if last is None or not self._machine.watch(last, Call(self._context._releaser(queue))):
+            self._context._release_queue(queue)
+        warnings.warn(f"{self!r} was never closed", ResourceWarning, source=self, stacklevel=2)
+
+    # -- within the package; what waits stands here once, for this class and its blocking twin -------------------------
+
+    async def _synchronize(self) -> None:
+        self._check()
+        last = self._queue.last
+        if last is not None and last.state < DONE:
+            await Ended(last)
+        self._raise_failure()
+
+    async def _close(self, *, force: bool = False) -> None:
+        if self._is_default or self._queue.closed is not None:
+            return
+        label = repr(self)
+        self._queue.closed = f"Stream {self._queue.id} has been closed"
+        if force:
+            self._machine.drop([self._queue], error(107023, f"{label} was closed with force"))
+        else:
+            last = self._queue.last
+            if last is not None and last.state < DONE:
+                await Ended(last)
+        self._release()
+        self._raise_failure()
+
+    async def _exit(self, problem: BaseException | None) -> None:
+        try:
+            await self._close()
+        except CannError:
+            if problem is None:  # an error of the block itself is what its writer must see
+                raise
+
+    def _enqueue(self, work: Work, args: tuple[object, ...], nbytes: int, service: int = 0, up: int = 2) -> Task[object]:
+        queue, machine = self._queue, self._machine
+        if queue.closed is not None:
+            raise error(507000, queue.closed)
+        frame = sys._getframe(up)
+        task: Task[object] = Task(
+            machine.next_id(), queue, work, args, nbytes, service, machine.now(), frame.f_code, frame.f_lasti
+        )
+        machine.submit(queue, task)
+        return task
+
+    def _enqueue_copy(self, engine: str, arrays: tuple[object, ...], nbytes: int) -> Task[None]:
+        work = self._work("memcpy", Copy, engine if nbytes else None, f"memcpy {engine}")
+        service = self._device.soc.copy_time_ns(engine, nbytes) if self._modelled else 0
+        return cast("Task[None]", self._enqueue(work, arrays, nbytes, service, 3))
+
+    def _enqueue_fill(self, array: object, value: int) -> Task[None]:
+        nbytes = cast("np.ndarray[tuple[int, ...], np.dtype[np.generic]]", array).nbytes
+        work = self._work("memset", Fill, "d2d" if nbytes else None)
+        service = self._device.soc.copy_time_ns("d2d", nbytes) if self._modelled else 0
+        return cast("Task[None]", self._enqueue(work, (array, value), nbytes, service, 3))
+
+    def _work(self, key: str, kind: type[Work], engine: str | None, name: str | None = None) -> Work:
+        work = self._works.get((key, engine))
+        if work is None:
+            on = self._device._engines[engine] if engine is not None else None
+            work = self._works[key, engine] = kind(name if name is not None else key, on)
+        return work
+
+    def _launch_work(self, kernel: Kernel[..., object], blocks: int, name: str | None) -> Launch:
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"launch needs a kernel, not {type(kernel).__name__}: decorate it with @cann_async.kernel")
+        work = kernel.work(self._queue, self._device._engines, blocks, name)
+        self._works[kernel if blocks == 1 and name is None else (kernel, blocks, name)] = work
+        return work
+
+    def _service_ns(self, work: Launch, args: tuple[object, ...], nbytes: int) -> int:
+        return self._device._launch_time_ns(work, args, nbytes)
+
+    def _raise_failure(self) -> None:
+        failed = self._queue.failed
+        while failed:
+            task = cast("Task[object]", failed.pop(0))
+            failure = cast("CannError", task.outcome)
+            if not failure.reported:
+                task._result()
+
+    def _check(self) -> None:
+        if self._queue.closed is not None:
+            raise error(507000, self._queue.closed)
+
+    def _check_context(self, context: Context, what: str) -> None:
+        if context is not self._context:
+            raise error(
+                107003, f"{what} belongs to another context than {self!r}", "Streams and events of contexts never mix."
+            )
+
+    def _release(self) -> None:
+        self._works.clear()
+        self._context._release_queue(self._queue)

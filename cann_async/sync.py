@@ -1,0 +1,219 @@
+"""The blocking twin: the same names for scripts, threads and notebook cells, no loop needed.
+
+    import cann_async.sync as ca
+
+    with ca.open_device(0) as device, device.create_stream() as stream:
+        task = stream.launch(add, x, y, z, blocks=8)   # returns at once
+        stream.synchronize()                           # blocks
+
+It is the same machine: every class is a subclass of the native one, and a method that would be awaited there runs
+the very same coroutine to its end here. What is not awaited there (launches, stream copies, records) is inherited.
+A blocking call also works inside a running loop, which it holds up as any blocking call does.
+"""
+
+# mypy: disable-error-code="override"
+# Reason: a blocking method gives the result where the native one gives a coroutine; that is what a twin is for.
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from . import context as _context
+from . import device as _device
+from . import event as _event
+from . import memory as _memory
+from . import runtime as _runtime
+from . import stream as _stream
+from ._machine.completion import run_blocking
+from .context import current_device as current_device
+from .context import current_stream as current_stream
+from .context import use as use
+from .errors import CannError as CannError
+from .errors import DeadlockError as DeadlockError
+from .errors import ExecutionError as ExecutionError
+from .errors import MismatchError as MismatchError
+from .errors import ResourceError as ResourceError
+from .errors import UsageError as UsageError
+from .kernel import Block as Block
+from .kernel import Kernel as Kernel
+from .kernel import Launch as Launch
+from .kernel import kernel as kernel
+from .memory import MemcpyKind as MemcpyKind
+from .runtime import device_count as device_count
+from .runtime import socs as socs
+from .soc import Cost as Cost
+from .soc import Soc as Soc
+from .task import Task as Task
+from .timeline import Timeline as Timeline
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+S = TypeVar("S")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _blocking(method: Callable[Concatenate[S, P], Coroutine[object, object, R]]) -> Callable[Concatenate[S, P], R]:
+    """Make the twin of a method: the same coroutine, run to its end in this thread."""
+
+    def blocking(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return run_blocking(method(self, *args, **kwargs))
+
+    blocking.__name__, blocking.__doc__ = method.__name__, method.__doc__
+    blocking.__qualname__ = f"sync.{method.__qualname__}"
+    return blocking
+
+
+class _With:
+    """``with`` for classes whose native ``async with`` ends in `_exit`."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run_blocking(self._exit(problem))  # type: ignore[attr-defined]  # of the native class beside it
+
+
+class Buffer(_memory.Buffer):
+    """As `cann_async.Buffer`; `get` blocks."""
+
+    __slots__ = ()
+    get = _blocking(_memory.Buffer._get)
+
+
+class Event(_event.Event):
+    """As `cann_async.Event`; `synchronize` blocks."""
+
+    __slots__ = ()
+    synchronize = _blocking(_event.Event._synchronize)
+
+
+class Stream(_With, _stream.Stream):
+    """As `cann_async.Stream`; `synchronize` and `close` block."""
+
+    __slots__ = ()
+    synchronize = _blocking(_stream.Stream._synchronize)
+    close = _blocking(_stream.Stream._close)
+
+    def record(self, event: _event.Event | None = None) -> Event:
+        """Record an event; see `cann_async.Stream.record`."""
+        return cast("Event", super().record(event))
+
+
+class Context(_context.Context):
+    """As `cann_async.Context`; `synchronize` and `destroy` block."""
+
+    _stream_type: ClassVar[type[_stream.Stream]] = Stream
+    _event_type: ClassVar[type[_event.Event]] = Event
+    synchronize = _blocking(_context.Context._synchronize)
+    destroy = _blocking(_context.Context._destroy)
+
+    if TYPE_CHECKING:
+        default_stream: Stream
+
+        def create_stream(self, priority: int = 0, name: str | None = None) -> Stream: ...
+        def create_event(self, timing: bool = True, name: str | None = None) -> Event: ...
+
+
+class Device(_With, _device.Device):
+    """As `cann_async.Device`; copies, `upload`, `synchronize` and `close` block."""
+
+    _context_type: ClassVar[type[_context.Context]] = Context
+    _buffer_type: ClassVar[type[_memory.Buffer]] = Buffer
+    synchronize = _blocking(_device.Device._synchronize)
+
+    def close(self) -> None:
+        """Close the runtime of a device made by `open_device`; any other device waits for its work."""
+        run_blocking(self._exit(None))
+
+    def memcpy(
+        self, dst: _memory.Operand, src: _memory.Operand, nbytes: int | None = None, kind: int | None = None
+    ) -> None:
+        """Copy and return when it is done; see `cann_async.Device.memcpy`."""
+        self._copy(dst, src, nbytes, kind).result()
+
+    def memset(self, buf: _memory.Buffer, value: int) -> None:
+        """Set every byte and return when it is done; see `cann_async.Device.memset`."""
+        self._fill(buf, value).result()
+
+    def upload(self, array: npt.ArrayLike) -> Buffer:
+        """Copy an array into a new buffer and return when it is done; see `cann_async.Device.upload`."""
+        buffer = super().upload(array)
+        if buffer._upload is not None:
+            buffer._upload.result()
+        return cast("Buffer", buffer)
+
+    if TYPE_CHECKING:
+        default_context: Context
+        default_stream: Stream
+        runtime: Runtime
+
+        def create_context(self) -> Context: ...
+        def create_stream(self, priority: int = 0, name: str | None = None) -> Stream: ...
+        def create_event(self, timing: bool = True, name: str | None = None) -> Event: ...
+        def malloc(self, nbytes: int) -> Buffer: ...
+        def empty(self, shape: _device.Shape, dtype: npt.DTypeLike = np.float32, order: str = "C") -> Buffer: ...
+        def zeros(self, shape: _device.Shape, dtype: npt.DTypeLike = np.float32) -> Buffer: ...
+
+
+class RuntimeClock(_runtime.RuntimeClock):
+    """As the native clock; `sleep` blocks."""
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep in the runtime's own time."""
+        if self._machine.clock.modelled:
+            run_blocking(self._sleep(seconds))
+        else:
+            time.sleep(seconds)
+
+
+class Runtime(_With, _runtime.Runtime):
+    """As `cann_async.Runtime`; `close` blocks."""
+
+    _device_type: ClassVar[type[_device.Device]] = Device
+    _clock_type: ClassVar[type[_runtime.RuntimeClock]] = RuntimeClock
+
+    def close(self, *, drain: bool = True) -> None:
+        """Finish what is queued, or drop it without `drain`, and end the runtime; see `cann_async.Runtime.close`."""
+        run_blocking(self._close(drain=drain))
+
+    if TYPE_CHECKING:
+        clock: RuntimeClock
+        devices: tuple[Device, ...]
+
+        def device(self, index: int = 0) -> Device: ...
+
+
+def open_device(
+    index: int = 0,
+    *,
+    devices: int | None = None,
+    soc: str | Soc | None = None,
+    clock: _runtime.ClockName | None = None,
+    record: bool = True,
+) -> Device:
+    """Make a runtime and give its device `index`; leaving ``with`` closes the runtime. Mirrors aclrtSetDevice."""
+    return cast("Device", _runtime._open(Runtime, index, devices, soc, clock, record))
+
+
+def wait(what: Awaitable[R]) -> R:
+    """Block until what the native API would await is done: a task, an event, or ``stream.synchronize()``.
+
+    For code that mixes both styles on the same objects. It waits for the device only: an awaitable that waits for
+    anything else is a RuntimeError.
+    """
+
+    async def waiting() -> R:
+        return await what
+
+    return run_blocking(waiting())

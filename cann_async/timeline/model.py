@@ -1,0 +1,135 @@
+"""The records as a sequence that can be looked at, and saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from .._machine.record import COLUMNS, WorkRow
+
+if TYPE_CHECKING:
+    from .._machine.clock import Clock
+    from .._machine.record import Records
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One task that has ended. Times are nanoseconds of the runtime's clock; `engine` is empty for waits and records."""
+
+    id: int
+    name: str
+    device: int
+    stream: int
+    stream_name: str | None
+    engine: str
+    lane: int
+    cores: int
+    submitted_ns: int
+    started_ns: int
+    finished_ns: int
+    nbytes: int
+    waited_for: int | None
+    """Of a wait: the id of the task that it waited for."""
+
+    @property
+    def duration_ns(self) -> int:
+        """How long it took."""
+        return self.finished_ns - self.started_ns
+
+
+class Timeline:
+    """All tasks of a runtime that have ended; a snapshot is taken whenever it is read."""
+
+    def __init__(self, records: Records, clock: Clock) -> None:
+        self._records = records
+        self._clock = clock
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def clock(self) -> str:
+        """The name of the clock: "wall" or "virtual"."""
+        return self._clock.name
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The tasks in the order in which they were submitted."""
+        return Rows(self.rows(), self.works())
+
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Give the bare rows, one column per `cann_async._machine.record.COLUMNS`, by task id."""
+        rows = np.frombuffer(bytes(self._records.rows), np.int64).reshape(-1, len(COLUMNS)).copy()
+        rows[:, 3:6] -= self._clock.origin_ns
+        return rows[np.argsort(rows[:, 0], kind="stable")]
+
+    def works(self) -> list[WorkRow]:
+        """Give what the rows share: the second column counts into this list."""
+        return list(self._records.works)
+
+    def save(self, path: str | Path, format: str | None = None) -> Path:
+        """Write a Chrome trace (``.json``), which Perfetto and chrome://tracing open; give the path.
+
+        Another suffix or format is a ValueError.
+        """
+        from .chrome import write_chrome
+
+        target = Path(path)
+        kind = format if format is not None else target.suffix.lstrip(".")
+        if kind not in ("json", "chrome"):
+            raise ValueError(f"cannot write {kind or target.name!r}: this version writes Chrome traces, .json")
+        write_chrome(self, target)
+        return target
+
+    def __repr__(self) -> str:
+        return f"<Timeline, {len(self)} tasks, {self.clock} clock>"
+
+
+class Rows(Sequence[Record]):
+    """The rows as `Record`s, made when they are looked at."""
+
+    def __init__(self, rows: npt.NDArray[np.int64], works: list[WorkRow]) -> None:
+        self._rows = rows
+        self._works = works
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | Sequence[Record]:
+        """Give one record, or a part of them."""
+        if isinstance(index, slice):
+            return Rows(self._rows[index], self._works)
+        return self._record(self._rows[index].tolist())
+
+    def __iter__(self) -> Iterator[Record]:
+        for row in self._rows.tolist():
+            yield self._record(row)
+
+    def _record(self, row: list[int]) -> Record:
+        number, work, lane, submitted, started, finished, nbytes = row
+        shared = self._works[work]
+        waits = not shared.engine and shared.name == "wait" and nbytes > 0
+        return Record(
+            id=number,
+            name=shared.name,
+            device=shared.device,
+            stream=shared.stream,
+            stream_name=shared.stream_name,
+            engine=shared.engine,
+            lane=lane,
+            cores=shared.cores,
+            submitted_ns=submitted,
+            started_ns=started,
+            finished_ns=finished,
+            nbytes=0 if waits else nbytes,
+            waited_for=nbytes if waits else None,
+        )
