@@ -8,6 +8,7 @@ ContextVar that `use` sets for a block: coroutines and threads never see each ot
 from __future__ import annotations
 
 import contextlib
+import operator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, ClassVar
 
@@ -51,11 +52,10 @@ class Context:
     def create_stream(self, priority: int = 0, name: str | None = None) -> Stream:
         """Make a stream; `priority` 0 (most urgent) to 7, else 107000. Mirrors aclrtCreateStreamWithConfig."""
         self._check()
-        if not isinstance(priority, int):
-            raise TypeError(f"priority must be an int, not {type(priority).__name__}")
-        if not 0 <= priority < PRIORITIES:
-            raise error(107000, f"priority must be 0 (most urgent) to {PRIORITIES - 1}, not {priority}")
-        return self._stream_type(self, self._new_queue(priority, name))
+        rank = operator.index(priority)
+        if not 0 <= rank < PRIORITIES:
+            raise error(107000, f"priority must be 0 (most urgent) to {PRIORITIES - 1}, not {rank}")
+        return self._stream_type(self, self._new_queue(rank, name))
 
     def create_event(self, timing: bool = True, name: str | None = None) -> Event:
         """Make an event, with a timestamp unless `timing` is off. Mirrors aclrtCreateEventExWithFlag."""
@@ -75,6 +75,7 @@ class Context:
         for last in [queue.last for queue in queues]:
             if last is not None and last.state < DONE:
                 await Ended(last)
+        self._device._check()
         _raise_failures(queues)
 
     async def destroy(self) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from .runtime import Runtime
     from .soc import Soc
     from .task import Task
+    from .timeline import Timeline
 
 Shape = int | tuple[int, ...]
+S = TypeVar("S", bound=np.generic)
 
 
 class Device:
@@ -66,6 +69,11 @@ class Device:
     def runtime(self) -> Runtime:
         """The runtime it belongs to."""
         return self._runtime
+
+    @property
+    def timeline(self) -> Timeline:
+        """What has run on the runtime, and when; the same as `Runtime.timeline`."""
+        return self._runtime.timeline
 
     @property
     def default_context(self) -> Context:
@@ -127,12 +135,19 @@ class Device:
         The source is read before this returns, so any work enqueued later sees the data. A dtype that is not one of
         numbers is a TypeError.
         """
+        return self._upload(array)
+
+    def _upload(self, array: npt.ArrayLike) -> Buffer:
         source: Array = np.asarray(array)
         buffer = self.empty(source.shape, source.dtype)
         buffer._array[...] = source
-        buffer._upload = self._loose_stream()._enqueue_copy("h2d", (), source.nbytes)
+        buffer._upload = self._loose_stream()._enqueue_copy("h2d", (), source.nbytes, 4)
         return buffer
 
+    @overload
+    def malloc_host(self, shape: Shape, dtype: type[S] | np.dtype[S]) -> npt.NDArray[S]: ...
+    @overload
+    def malloc_host(self, shape: Shape, dtype: npt.DTypeLike = ...) -> Array: ...
     def malloc_host(self, shape: Shape, dtype: npt.DTypeLike = np.uint8) -> Array:
         """Allocate pinned host memory as an ordinary array, 64-byte aligned, not cleared; mirrors aclrtMallocHost.
 
@@ -140,8 +155,7 @@ class Device:
         """
         self._check()
         whole, element = _shape(shape), device_dtype(dtype)
-        nbytes = int(np.prod(whole, dtype=np.int64)) * element.itemsize
-        return Arena.view(host_arena().allocate(max(nbytes, 1)), whole, element)
+        return _carve(host_arena(), whole, element)
 
     def memcpy(self, dst: Operand, src: Operand, nbytes: int | None = None, kind: int | None = None) -> Task[None]:
         """Copy, ordered with no stream; done when awaited. Mirrors aclrtMemcpy.
@@ -155,7 +169,7 @@ class Device:
     ) -> Task[None]:
         self._check()
         engine, target, source = check_copy(self, dst, src, nbytes, kind)
-        return self._loose_stream()._enqueue_copy(engine, (target, source), source.nbytes)
+        return self._loose_stream()._enqueue_copy(engine, (target, source), source.nbytes, 4)
 
     def memset(self, buf: Buffer, value: int) -> Task[None]:
         """Set every byte of a buffer to `value` (0 to 255), ordered with no stream. Mirrors aclrtMemset."""
@@ -163,7 +177,7 @@ class Device:
 
     def _fill(self, buf: Buffer, value: int) -> Task[None]:
         self._check()
-        return self._loose_stream()._enqueue_fill(self._check_fill(buf, value), value)
+        return self._loose_stream()._enqueue_fill(self._check_fill(buf, value), value, 4)
 
     def memory_info(self) -> tuple[int, int]:
         """Give the free and the total bytes of device memory; mirrors aclrtGetMemInfo."""
@@ -198,10 +212,11 @@ class Device:
 
     async def _synchronize(self) -> None:
         self._check()
-        queues = [queue for queue in self._machine.queues if queue.device == self._index]
+        queues = [queue for queue in list(self._machine.queues) if queue.device == self._index]
         for last in [queue.last for queue in queues]:
             if last is not None and last.state < DONE:
                 await Ended(last)
+        self._check()
         _raise_failures(queues)
 
     async def close(self) -> None:
@@ -271,9 +286,7 @@ class Device:
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Buffer:
         self._check()
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        array = Arena.view(self._memory().allocate(max(nbytes, 1)), shape, dtype)
-        return self._buffer_type(Allocation(self), array, is_root=True)
+        return self._buffer_type(Allocation(self), _carve(self._memory(), shape, dtype), is_root=True)
 
     def _loose_stream(self) -> Stream:
         for stream in self._loose:
@@ -288,15 +301,17 @@ class Device:
         return stream
 
     def _launch_time_ns(self, work: Launch, args: tuple[object, ...], nbytes: int) -> int:
-        cost = work.kernel.cost
-        if cost is None:
-            cost = Cost(bytes=nbytes)
-        elif not isinstance(cost, Cost):
-            cost = cost(work, *args)
-            if not isinstance(cost, Cost):
-                raise TypeError(f"the cost function of {work.kernel!r} gave {type(cost).__name__}, not a Cost")
-        engine = work.engine
+        """Model a launch; what does not depend on the arguments is kept in the work."""
+        kernel, engine = work.kernel, work.engine
         assert engine is not None
+        if kernel.cost_function is None:
+            time_ns = self._soc.launch_time_ns(kernel.cost or Cost(bytes=nbytes), engine.name, work.blocks, work.cores)
+            if kernel.cost is not None:
+                work.fixed_ns = time_ns
+            return time_ns
+        cost = kernel.cost_function(work, *args)
+        if not isinstance(cost, Cost):
+            raise TypeError(f"the cost function of {kernel!r} gave {type(cost).__name__}, not a Cost")
         return self._soc.launch_time_ns(cost, engine.name, work.blocks, work.cores)
 
 
@@ -307,3 +322,8 @@ def _shape(shape: Shape) -> tuple[int, ...]:
     return whole
 
 
+def _carve(arena: Arena, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
+    count = math.prod(shape)
+    if count:
+        return Arena.view(arena.allocate(count * dtype.itemsize), shape, dtype)
+    return Arena.view(arena.allocate(dtype.itemsize), (1,), dtype)[:0].reshape(shape)  # it has an address, too

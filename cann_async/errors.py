@@ -47,7 +47,7 @@ class CannError(Exception):
         self.name = CODES.get(code, "UNKNOWN")
         self.detail = detail
         self.hint = hint
-        self.task: Task | None = None
+        self.task: Task[object] | None = None
         self.launched_at: str | None = None
         self.reported = False
         """Whether somebody has been given this error; a stream reports only what nobody has seen."""

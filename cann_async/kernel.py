@@ -11,8 +11,7 @@ import inspect
 import operator
 from typing import TYPE_CHECKING, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, final, overload
 
-from ._machine.clock import LIGHT_NS
-from ._machine.task import Work
+from ._machine.task import Gauge, Work
 from .errors import error
 from .soc import Cost
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 COPY_ENGINES = ("h2d", "d2h", "d2d", "host")
 
 
@@ -55,12 +55,15 @@ class Block:
 class Launch(Work):
     """What the body of a kernel sees of its launch: `.blocks .stream .device .name`."""
 
-    __slots__ = ("_queue", "blocks", "is_asynchronous", "kernel")
+    __slots__ = ("_all_blocks", "_queue", "blocks", "fixed_ns", "is_asynchronous", "kernel")
 
     def __init__(self, kernel: Kernel[..., object], engine: Engine, blocks: int, name: str, queue: Queue) -> None:
-        super().__init__(name, engine, min(blocks, engine.capacity))
+        super().__init__(name, engine, min(blocks, engine.capacity), kernel.gauges.setdefault(blocks, Gauge()))
         self.kernel = kernel
+        self._all_blocks = [Block(index, blocks, self) for index in range(blocks)] if kernel.per_block else []
         self.blocks = blocks
+        self.fixed_ns: int | None = None
+        """The modelled time, if it does not depend on the arguments."""
         self._queue = queue
         self.is_asynchronous = kernel.is_asynchronous
 
@@ -80,12 +83,9 @@ class Launch(Work):
         kernel, args = self.kernel, item.args or ()
         if not kernel.per_block:
             return kernel.body(self, *args)
-        blocks = self.blocks
-        if blocks == 1:
-            kernel.body(Block(0, 1, self), *args)
-        else:
-            for index in range(blocks):
-                kernel.body(Block(index, blocks, self), *args)
+        body = kernel.body
+        for block in self._all_blocks:
+            body(block, *args)
         return None
 
     async def run_async(self, item: Item) -> object:
@@ -95,23 +95,13 @@ class Launch(Work):
         if not kernel.per_block:
             return await body(self, *args)
         for first in range(0, self.blocks, self.cores):
-            wave = range(first, min(first + self.cores, self.blocks))
-            await asyncio.gather(*(body(Block(index, self.blocks, self), *args) for index in wave))
+            wave = self._all_blocks[first : first + self.cores]
+            await asyncio.gather(*(body(block, *args) for block in wave))
         return None
-
-    def is_heavy(self, item: Item) -> bool:
-        """Go by what launches of this size took so far; unknown is heavy."""
-        took = self.kernel.took.get(item.nbytes.bit_length() << 32 | self.blocks)
-        return took is None or took > LIGHT_NS
-
-    def measured(self, item: Item, nanoseconds: int, *, in_place: bool) -> None:
-        """Remember: on a worker the best time counts (others are waits for the interpreter), in place the last one."""
-        took, key = self.kernel.took, item.nbytes.bit_length() << 32 | self.blocks
-        took[key] = nanoseconds if in_place else min(nanoseconds, took.get(key, nanoseconds))
 
 
 @final
-class Kernel(Generic[P, R]):
+class Kernel(Generic[P, R_co]):
     """A function that runs on a device; made with `cann_async.kernel`."""
 
     def __init__(
@@ -129,15 +119,16 @@ class Kernel(Generic[P, R]):
             raise TypeError(f"cost must be a Cost or a function that gives one, not {type(cost).__name__}")
         self.body = body
         self.engine = engine
-        self.cost = cost
+        self.cost = cost if isinstance(cost, Cost) else None
+        self.cost_function = None if cost is None or isinstance(cost, Cost) else cost
         self.per_block = per_block
         self.is_asynchronous = inspect.iscoroutinefunction(body)
-        self.took: dict[int, int] = {}
-        """Nanoseconds of real time by size of the arguments and blocks."""
+        self.gauges: dict[int, Gauge] = {}
+        """What is known of its real cost, by the number of blocks."""
         self.__name__: str = getattr(body, "__name__", type(body).__name__)
         self.__doc__ = body.__doc__
 
-    def __getitem__(self, config: tuple[int, Stream] | int) -> Launcher[P, R]:
+    def __getitem__(self, config: tuple[int, Stream] | int) -> Launcher[P, R_co]:
         """Give ``kernel[blocks, stream]``, to be called with the arguments; without a stream the current one."""
         blocks, stream = config if isinstance(config, tuple) else (config, None)
         if stream is None:
@@ -170,19 +161,23 @@ class Kernel(Generic[P, R]):
         return Launch(self, engine, count, name if name is not None else self.__name__, queue)
 
 
-class Launcher(Generic[P, R]):
+class Launcher(Generic[P, R_co]):
     """``kernel[blocks, stream]``."""
 
     __slots__ = ("_blocks", "_kernel", "_stream")
 
-    def __init__(self, kernel: Kernel[P, R], blocks: int, stream: Stream) -> None:
+    def __init__(self, kernel: Kernel[P, R_co], blocks: int, stream: Stream) -> None:
         self._kernel = kernel
         self._blocks = blocks
         self._stream = stream
 
-    def __call__(self, *args: object) -> Task[R]:
+    def __call__(self, *args: object) -> Task[R_co]:
         """Launch; see `Stream.launch`."""
-        return self._stream._launch(self._kernel, args, self._blocks, None, 2)
+        return self._stream.launch(self._kernel, *args, blocks=self._blocks)
+
+
+LAUNCHER_CODE = Launcher.__call__.__code__
+"""A launch names the line of whoever called, not this one."""
 
 
 class _KernelMaker:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from ._machine.task import Work
+from ._machine.task import Gauge, Work
 from .dtypes import device_dtype
 from .errors import MismatchError, error
 
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from types import EllipsisType
 
+    from ._machine.engine import Engine
     from ._machine.task import Item
     from .device import Device
     from .task import Task
 
 Array: TypeAlias = npt.NDArray[np.generic]
-IN_PLACE_BYTES = 512 * 1024
+COPY_GAUGE = Gauge(512 * 1024)
 """A copy of so many bytes costs about as much as handing it to another thread."""
 
 
@@ -207,16 +208,15 @@ class Copy(Work):
 
     __slots__ = ()
 
+    def __init__(self, name: str, engine: Engine | None) -> None:
+        super().__init__(name, engine, gauge=COPY_GAUGE)
+
     def run(self, item: Item) -> object:
         """Copy; overlapping ranges give what a temporary would give."""
         if item.args:
             target, source = item.args
             np.copyto(target, source)  # type: ignore[arg-type]
         return None
-
-    def is_heavy(self, item: Item) -> bool:
-        """Go by the size."""
-        return item.nbytes > IN_PLACE_BYTES
 
 
 class Fill(Copy):

@@ -1,4 +1,4 @@
-"""A runtime: one host with its devices and one clock. It works as soon as it is made, before any loop and across loops."""
+"""A runtime: one host with its devices and one clock. It works as soon as it is made, before and across loops."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class RuntimeClock:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Figures of one moment: streams and tasks alive, tasks that have ended and been recorded, bytes in use per device."""
+    """Figures of one moment: streams and tasks alive, tasks that have ended, bytes in use per device."""
 
     streams: int
     pending: int
@@ -104,10 +104,12 @@ class Runtime:
         kind = clock if clock is not None else os.environ.get("CANN_ASYNC_CLOCK", "wall")
         if kind not in CLOCKS:
             raise ValueError(f"clock must be {' or '.join(map(repr, CLOCKS))}, not {kind!r}")
+        if start_ns and kind != "virtual":
+            raise ValueError(f"start_ns is for the virtual clock, not for the {kind} clock")
         chip = find(soc if soc is not None else os.environ.get("CANN_ASYNC_SOC", "ascend910b"))
         self._machine = Machine([chip] * count, kind, record=record, start_ns=operator.index(start_ns))
         self._clock = self._clock_type(self._machine)
-        self._timeline = Timeline(self._machine.records, self._machine.clock)
+        self._timeline = Timeline(self._machine.records, self._machine.clock, start_ns if kind == "virtual" else 0)
         self._devices = tuple(self._device_type(self, index, chip) for index in range(count))
 
     @property
@@ -160,7 +162,7 @@ class Runtime:
         if machine.closed is not None:
             return
         if drain:
-            for last in [queue.last for queue in machine.queues]:
+            for last in [queue.last for queue in list(machine.queues)]:
                 if last is not None and last.state < DONE:
                     await Ended(last)
         for queue in list(machine.queues):

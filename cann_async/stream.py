@@ -16,10 +16,10 @@ import numpy as np
 from ._machine.arena import is_pinned
 from ._machine.completion import Ended
 from ._machine.scheduler import Wait
-from ._machine.task import DONE, Call, Work
+from ._machine.task import DONE, DROPPED, Call, Work
 from .errors import CannError, error
 from .event import Event
-from .kernel import Kernel, Launch
+from .kernel import LAUNCHER_CODE, Kernel, Launch
 from .memory import Buffer, Copy, Fill, Operand, check_copy
 from .task import Task
 
@@ -32,22 +32,39 @@ if TYPE_CHECKING:
     from .device import Device
 
 R = TypeVar("R")
+PLAIN = frozenset({int, float, bool, str})
+"""Types of arguments that need no look, for speed; any other that is no array passes as well."""
 
 
 class Stream:
     """A FIFO of tasks; made by `create_stream` of a device or context. Streams have no order among each other."""
 
-    __slots__ = ("__weakref__", "_context", "_device", "_is_default", "_machine", "_modelled", "_queue", "_works")
+    __slots__ = (
+        "__weakref__",
+        "_context",
+        "_device",
+        "_is_default",
+        "_launches",
+        "_machine",
+        "_modelled",
+        "_next_id",
+        "_now",
+        "_queue",
+        "_works",
+    )
 
     def __init__(self, context: Context, queue: Queue, *, is_default: bool = False) -> None:
         self._context = context
         self._device: Device = context.device
         self._queue = queue
         self._machine = queue.machine
+        self._next_id = queue.machine.next_id
+        self._now = queue.machine.now
         self._modelled = queue.machine.clock.modelled
         self._is_default = is_default
-        self._works: dict[object, Work] = {}
-        """What tasks of one kind on this stream share, by kernel or kind."""
+        self._launches: dict[object, Launch] = {}
+        self._works: dict[tuple[str, str | None], Work] = {}
+        """What tasks of one kind on this stream share; launches by kernel, the others by kind and engine."""
         queue.owner = weakref.ref(self)
 
     # -- enqueue ------------------------------------------------------------------------------------------------------
@@ -58,13 +75,11 @@ class Stream:
         Buffers arrive in the body as NumPy views, everything else as it is; a host array is a TypeError. A freed
         buffer, one of another device, or blocks below 1 are 107000. The result is what a whole-launch body returns.
         """
-        return self._launch(kernel, args, blocks, name, 2)
-
-    def _launch(self, kernel: Kernel[..., R], args: tuple[object, ...], blocks: int, name: str | None, up: int) -> Task[R]:
         queue = self._queue
         if queue.closed is not None:
             raise error(507000, queue.closed)
-        work = self._works.get(kernel) if blocks == 1 and name is None else self._works.get((kernel, blocks, name))
+        launches = self._launches
+        work = launches.get(kernel) if blocks == 1 and name is None else launches.get((kernel, blocks, name))
         if work is None:
             work = self._launch_work(kernel, blocks, name)
         nbytes = 0
@@ -73,7 +88,9 @@ class Stream:
             views: list[object] = []
             device = self._device
             for arg in args:
-                if isinstance(arg, Buffer):
+                if type(arg) in PLAIN:
+                    views.append(arg)
+                elif isinstance(arg, Buffer):
                     allocation = arg._allocation
                     if allocation.freed:
                         arg._check()
@@ -90,17 +107,24 @@ class Stream:
                         )
                     views.append(arg)
             args = tuple(views)
-        service = self._service_ns(cast("Launch", work), given, nbytes) if self._modelled else 0
-        frame = sys._getframe(up)
-        machine = self._machine
-        task: Task[R] = Task(
-            machine.next_id(), queue, work, args, nbytes, service, machine.now(), frame.f_code, frame.f_lasti
-        )
+        service = 0
+        if self._modelled:
+            fixed = work.fixed_ns
+            service = fixed if fixed is not None else self._device._launch_time_ns(work, given, nbytes)
+        frame = sys._getframe(1)
+        code = frame.f_code
+        if code is LAUNCHER_CODE and frame.f_back is not None:
+            frame = frame.f_back
+            code = frame.f_code
+        number = self._next_id()
+        task: Task[R] = Task(number, queue, work, args, nbytes, service, self._now(), code, frame.f_lasti)
         queue.last = task
         queue.tasks.append(task)
         if queue.idle:
             queue.idle = False
-            machine.post(queue)
+            self._machine.post(queue)
+        if not number & 1023:
+            self._machine.breathe(queue)
         return task
 
     def memcpy(self, dst: Operand, src: Operand, nbytes: int | None = None, kind: int | None = None) -> Task[None]:
@@ -238,11 +262,12 @@ class Stream:
         queue: Queue | None = getattr(self, "_queue", None)
         if queue is None or queue.closed is not None or self._is_default:
             return
+        label = repr(self)
         queue.closed = f"Stream {queue.id} has been forgotten"
         last = queue.last  # what is queued still runs
         if last is None or not self._machine.watch(last, Call(self._context._releaser(queue))):
             self._context._release_queue(queue)
-        warnings.warn(f"{self!r} was never closed", ResourceWarning, source=self, stacklevel=2)
+        warnings.warn(f"{label} was never closed", ResourceWarning, source=self, stacklevel=2)
 
     # -- within the package; what waits stands here once, for this class and its blocking twin -------------------------
 
@@ -251,6 +276,8 @@ class Stream:
         last = self._queue.last
         if last is not None and last.state < DONE:
             await Ended(last)
+            if last.state == DROPPED and self._queue.closed is not None:  # closed by force meanwhile
+                cast("Task[object]", last)._result()
         self._raise_failure()
 
     async def _close(self, *, force: bool = False) -> None:
@@ -263,6 +290,7 @@ class Stream:
         else:
             last = self._queue.last
             if last is not None and last.state < DONE:
+                self._machine.watch(last, Call(self._context._releaser(self._queue)))  # also if this is cancelled
                 await Ended(last)
         self._release()
         self._raise_failure()
@@ -274,7 +302,9 @@ class Stream:
             if problem is None:  # an error of the block itself is what its writer must see
                 raise
 
-    def _enqueue(self, work: Work, args: tuple[object, ...], nbytes: int, service: int = 0, up: int = 2) -> Task[object]:
+    def _enqueue(
+        self, work: Work, args: tuple[object, ...], nbytes: int, service: int = 0, up: int = 2
+    ) -> Task[object]:
         queue, machine = self._queue, self._machine
         if queue.closed is not None:
             raise error(507000, queue.closed)
@@ -285,16 +315,16 @@ class Stream:
         machine.submit(queue, task)
         return task
 
-    def _enqueue_copy(self, engine: str, arrays: tuple[object, ...], nbytes: int) -> Task[None]:
+    def _enqueue_copy(self, engine: str, arrays: tuple[object, ...], nbytes: int, up: int = 3) -> Task[None]:
         work = self._work("memcpy", Copy, engine if nbytes else None, f"memcpy {engine}")
         service = self._device.soc.copy_time_ns(engine, nbytes) if self._modelled else 0
-        return cast("Task[None]", self._enqueue(work, arrays, nbytes, service, 3))
+        return cast("Task[None]", self._enqueue(work, arrays, nbytes, service, up))
 
-    def _enqueue_fill(self, array: object, value: int) -> Task[None]:
+    def _enqueue_fill(self, array: object, value: int, up: int = 3) -> Task[None]:
         nbytes = cast("np.ndarray[tuple[int, ...], np.dtype[np.generic]]", array).nbytes
         work = self._work("memset", Fill, "d2d" if nbytes else None)
         service = self._device.soc.copy_time_ns("d2d", nbytes) if self._modelled else 0
-        return cast("Task[None]", self._enqueue(work, (array, value), nbytes, service, 3))
+        return cast("Task[None]", self._enqueue(work, (array, value), nbytes, service, up))
 
     def _work(self, key: str, kind: type[Work], engine: str | None, name: str | None = None) -> Work:
         work = self._works.get((key, engine))
@@ -307,11 +337,8 @@ class Stream:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"launch needs a kernel, not {type(kernel).__name__}: decorate it with @cann_async.kernel")
         work = kernel.work(self._queue, self._device._engines, blocks, name)
-        self._works[kernel if blocks == 1 and name is None else (kernel, blocks, name)] = work
+        self._launches[kernel if blocks == 1 and name is None else (kernel, blocks, name)] = work
         return work
-
-    def _service_ns(self, work: Launch, args: tuple[object, ...], nbytes: int) -> int:
-        return self._device._launch_time_ns(work, args, nbytes)
 
     def _raise_failure(self) -> None:
         failed = self._queue.failed
@@ -333,4 +360,5 @@ class Stream:
 
     def _release(self) -> None:
         self._works.clear()
+        self._launches.clear()
         self._context._release_queue(self._queue)

@@ -17,8 +17,8 @@ A blocking call also works inside a running loop, which it holds up as any block
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -54,20 +54,7 @@ from .timeline import Timeline as Timeline
 if TYPE_CHECKING:
     from types import TracebackType
 
-S = TypeVar("S")
-P = ParamSpec("P")
 R = TypeVar("R")
-
-
-def _blocking(method: Callable[Concatenate[S, P], Coroutine[object, object, R]]) -> Callable[Concatenate[S, P], R]:
-    """Make the twin of a method: the same coroutine, run to its end in this thread."""
-
-    def blocking(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return run_blocking(method(self, *args, **kwargs))
-
-    blocking.__name__, blocking.__doc__ = method.__name__, method.__doc__
-    blocking.__qualname__ = f"sync.{method.__qualname__}"
-    return blocking
 
 
 class _With:
@@ -88,22 +75,34 @@ class Buffer(_memory.Buffer):
     """As `cann_async.Buffer`; `get` blocks."""
 
     __slots__ = ()
-    get = _blocking(_memory.Buffer._get)
+
+    def get(self) -> _memory.Array:
+        """Copy everything to the host into a new array; see `cann_async.Buffer.get`."""
+        return run_blocking(self._get())
 
 
 class Event(_event.Event):
     """As `cann_async.Event`; `synchronize` blocks."""
 
     __slots__ = ()
-    synchronize = _blocking(_event.Event._synchronize)
+
+    def synchronize(self) -> None:
+        """Wait until the latest record is complete; see `cann_async.Event.synchronize`."""
+        run_blocking(self._synchronize())
 
 
 class Stream(_With, _stream.Stream):
     """As `cann_async.Stream`; `synchronize` and `close` block."""
 
     __slots__ = ()
-    synchronize = _blocking(_stream.Stream._synchronize)
-    close = _blocking(_stream.Stream._close)
+
+    def synchronize(self) -> None:
+        """Wait until everything enqueued before this call has ended; see `cann_async.Stream.synchronize`."""
+        run_blocking(self._synchronize())
+
+    def close(self, *, force: bool = False) -> None:
+        """Finish the queue, or drop it with `force`; see `cann_async.Stream.close`."""
+        run_blocking(self._close(force=force))
 
     def record(self, event: _event.Event | None = None) -> Event:
         """Record an event; see `cann_async.Stream.record`."""
@@ -115,8 +114,14 @@ class Context(_context.Context):
 
     _stream_type: ClassVar[type[_stream.Stream]] = Stream
     _event_type: ClassVar[type[_event.Event]] = Event
-    synchronize = _blocking(_context.Context._synchronize)
-    destroy = _blocking(_context.Context._destroy)
+
+    def synchronize(self) -> None:
+        """Wait for every stream of the context; see `cann_async.Context.synchronize`."""
+        run_blocking(self._synchronize())
+
+    def destroy(self) -> None:
+        """Finish and close every stream, then the context; see `cann_async.Context.destroy`."""
+        run_blocking(self._destroy())
 
     if TYPE_CHECKING:
         default_stream: Stream
@@ -130,7 +135,10 @@ class Device(_With, _device.Device):
 
     _context_type: ClassVar[type[_context.Context]] = Context
     _buffer_type: ClassVar[type[_memory.Buffer]] = Buffer
-    synchronize = _blocking(_device.Device._synchronize)
+
+    def synchronize(self) -> None:
+        """Wait for every stream of the device; see `cann_async.Device.synchronize`."""
+        run_blocking(self._synchronize())
 
     def close(self) -> None:
         """Close the runtime of a device made by `open_device`; any other device waits for its work."""
@@ -148,7 +156,7 @@ class Device(_With, _device.Device):
 
     def upload(self, array: npt.ArrayLike) -> Buffer:
         """Copy an array into a new buffer and return when it is done; see `cann_async.Device.upload`."""
-        buffer = super().upload(array)
+        buffer = self._upload(array)
         if buffer._upload is not None:
             buffer._upload.result()
         return cast("Buffer", buffer)

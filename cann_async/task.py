@@ -11,7 +11,8 @@ import logging
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, final
 
 from ._machine.completion import block, wait
-from ._machine.task import DONE, DROPPED, FAILED, Call, Item
+from ._machine.hosts import HostLoop, running_host
+from ._machine.task import DONE, DROPPED, FAILED, Call, Item, Work
 from .errors import CannError, error, location
 
 if TYPE_CHECKING:
@@ -72,12 +73,15 @@ class Task(Item, Generic[T_co]):
         """Take the task out of its stream; True only if it had not started. Who awaits it gets 107023."""
         if self.state >= DONE:
             return False
-        return self.queue.machine.cancel(self, error(107023, f"{self!r} was cancelled before it started"))
+        queue, machine = self.queue, self.queue.machine
+        if queue.last is self:  # whoever waits for the stream still waits for what came before: an empty item stands in
+            gone = Item(machine.next_id(), queue, Work("cancelled", None), (), 0, 0, machine.now(), None, 0)
+            machine.submit(queue, gone)
+        return machine.cancel(self, error(107023, f"{self!r} was cancelled before it started"))
 
     def future(self) -> asyncio.Future[T_co]:
         """Give an `asyncio.Future` of the running loop that ends as the task does."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T_co] = loop.create_future()
+        future: asyncio.Future[T_co] = asyncio.get_running_loop().create_future()
 
         def settle(_: Task[T_co]) -> None:
             if future.done():
@@ -88,10 +92,14 @@ class Task(Item, Generic[T_co]):
                 future.set_exception(problem)
 
         self.add_done_callback(settle)
+        future.add_done_callback(lambda _: self.remove_done_callback(settle))  # if it is cancelled
         return future
 
     def add_done_callback(self, fn: Callable[[Task[T_co]], object]) -> None:
-        """Call ``fn(task)`` once when the task has ended: on the running loop if there is one, else where it ends."""
+        """Call ``fn(task)`` once when the task has ended: on the running loop if there is one, else where it ends.
+
+        A loop with a callback is a host that waits: virtual time moves for it.
+        """
         waiter = _Callback(self, fn)
         if not self.queue.machine.watch(self, waiter):
             waiter.wake()
@@ -101,6 +109,7 @@ class Task(Item, Generic[T_co]):
         waiters = [w for w in self.waiters or () if isinstance(w, _Callback) and w.fn == fn]
         for waiter in waiters:
             self.queue.machine.unwatch(self, waiter)
+            waiter.forget()
         return len(waiters)
 
     @property
@@ -132,12 +141,14 @@ class Task(Item, Generic[T_co]):
     @property
     def started_ns(self) -> int | None:
         """When it started; None before that."""
-        return None if self.started < 0 else self.started - self.queue.machine.clock.origin_ns
+        started: int | None = getattr(self, "started", None)
+        return None if started is None else started - self.queue.machine.clock.origin_ns
 
     @property
     def finished_ns(self) -> int | None:
         """When it ended; None before that."""
-        return None if self.finished < 0 else self.finished - self.queue.machine.clock.origin_ns
+        finished: int | None = getattr(self, "finished", None)
+        return None if finished is None else finished - self.queue.machine.clock.origin_ns
 
     def _result(self) -> T_co:
         if self.state == DONE:
@@ -159,25 +170,31 @@ class Task(Item, Generic[T_co]):
 class _Callback(Call):
     """A waiter that calls a user's function once, on the loop of whoever left it."""
 
-    __slots__ = ("_called", "_loop", "_task", "fn")
+    __slots__ = ("_host", "_machine", "_once", "_waits", "fn")
 
     def __init__(self, task: Task[T_co], fn: Callable[[Task[T_co]], object]) -> None:
         super().__init__(lambda: fn(task))
         self.fn = fn
-        self._called = False
+        self._machine = task.queue.machine
+        self._once = [True]
         try:
-            self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+            self._host: HostLoop | None = running_host()
         except RuntimeError:
-            self._loop = None
+            self._host = None
+        self._waits = self._host is not None and self._machine.clock.modelled
+        if self._host is not None and self._waits:
+            self._host.watch(self._machine)
 
     def wake(self) -> None:
         """Call the function; an exception in it is logged, as asyncio does."""
-        if self._called:
+        try:
+            self._once.pop()
+        except IndexError:
             return
-        self._called = True
-        if self._loop is not None:
+        if self._host is not None:
+            self._machine.stop = self._machine.news = True  # somebody can go on, so time stands still for now
             try:
-                self._loop.call_soon_threadsafe(self.function)
+                self._host.loop.call_soon_threadsafe(self._call)
             except RuntimeError:  # that loop has been closed
                 return
         else:
@@ -185,3 +202,13 @@ class _Callback(Call):
                 self.function()
             except Exception:
                 log.exception("a done callback of a task failed")
+
+    def forget(self) -> None:
+        """Wait no longer. To be called on the loop."""
+        if self._host is not None and self._waits:
+            self._waits = False
+            self._host.unwatch(self._machine)
+
+    def _call(self) -> None:
+        self.forget()
+        self.function()

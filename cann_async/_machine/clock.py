@@ -16,8 +16,7 @@ from abc import ABC, abstractmethod
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from ..errors import CannError, ExecutionError, error, location
-from .engine import CHOOSE, COMPLETE
+from ..errors import ExecutionError, location
 from .task import DONE, FAILED, QUEUED, RUNNING, Item
 
 if TYPE_CHECKING:
@@ -55,14 +54,6 @@ class Clock(ABC):
     def finish(self, item: Item) -> bool:
         """Complete an item whose time on the engine is over; False if its body goes on."""
 
-    def run_body(self, item: Item) -> None:
-        """Run the body here and keep what came of it."""
-        try:
-            item.outcome = item.work.run(item)
-            item.state = DONE
-        except BaseException as problem:  # whatever a kernel raises is that task's failure, not the driver's
-            fail(item, problem)
-
 
 def fail(item: Item, problem: BaseException) -> None:
     """Make `problem` the failure of the item, as the CANN error that its engine would report."""
@@ -70,7 +61,7 @@ def fail(item: Item, problem: BaseException) -> None:
     code = FAULTS.get(engine.name if engine is not None else "", 507015)
     if isinstance(problem, ExecutionError):
         code = problem.code
-    failure: CannError = error(
+    failure = ExecutionError(
         code,
         f"{item.work.name!r} (task {item.id} on stream {item.queue.id}) raised {type(problem).__name__}: {problem}",
     )
@@ -104,13 +95,11 @@ class WallClock(Clock):
                 return
             engine = called.popleft()
             engine.called = False
-            if engine.served:
-                engine.executor.send(COMPLETE)
             self._last = self.now()
             if self._last >= deadline_ns:
                 machine.stop = True
             else:
-                engine.executor.send(CHOOSE)
+                engine.executor.send(None)
             if engine.can_start() and not engine.called:
                 engine.called = True
                 called.append(engine)
@@ -119,7 +108,7 @@ class WallClock(Clock):
         """Run a light body in place; hand a heavy one to a worker."""
         work = item.work
         item.state = RUNNING
-        if work.is_heavy(item):
+        if item.nbytes > work.gauge.limit:
             self.machine.workers.put(item)
             return False
         start = self._last
@@ -133,7 +122,7 @@ class WallClock(Clock):
         item.started = start
         item.finished = self._last = end = self.now()
         if end - start > LIGHT_NS:
-            work.measured(item, end - start, in_place=True)
+            work.gauge.learn(item.nbytes, light=False)
         if end >= self._deadline:
             self.machine.stop = self.machine.news = True
         return True
@@ -154,7 +143,6 @@ class VirtualClock(Clock):
         self.time_ns = start_ns
         self.now = self._now
         self._due: list[tuple[int, int, Item]] = []
-        self._sequence = 0
 
     def _now(self) -> int:
         return self.time_ns
@@ -168,45 +156,40 @@ class VirtualClock(Clock):
         """Drive; see `Clock.run`."""
         machine, called, due = self.machine, self.machine.called, self._due
         while True:
-            if machine.news:
+            while machine.news:
                 machine.scheduler.settle()
-            if called:
-                self._complete()
-                if machine.news:
-                    continue
-                while called:
-                    engine = called.popleft()
-                    engine.called = False
-                    engine.executor.send(CHOOSE)
+            while called:
+                engine = called.popleft()
+                engine.called = False
+                engine.executor.send(None)
             if machine.stop or machine.bodies.active:
                 return
             if not due or due[0][0] > deadline_ns:
                 return
-            now = self.time_ns = due[0][0]
+            now, _, item = heappop(due)
+            self.time_ns = now
             while due and due[0][0] == now:
+                machine.completing = True  # who ends at one instant ends before any engine chooses
+                self._end(item)
                 item = heappop(due)[2]
-                engine_ = item.work.engine
-                if engine_ is None:  # a timer of a host
-                    item.state, item.finished = DONE, now
-                    machine.wake(item)
-                    continue
-                engine_.served.append(item)
-                if not engine_.called:
-                    engine_.called = True
-                    called.append(engine_)
+            machine.completing = bool(called)
+            self._end(item)  # the last one; if no other engine has to choose, its own may do so in the same step
+            machine.completing = False
 
-    def _complete(self) -> None:
-        """Complete on every engine what has been served, before any engine chooses."""
-        for engine in list(self.machine.called):
-            if engine.served:
-                engine.executor.send(COMPLETE)
+    def _end(self, item: Item) -> None:
+        """The time of an item is over."""
+        engine = item.work.engine
+        if engine is None:  # a timer of a host
+            item.state, item.finished = DONE, self.time_ns
+            self.machine.wake(item)
+        else:
+            engine.executor.send(item)
 
     def serve(self, item: Item) -> bool:
         """Keep the engine for the modelled time."""
         item.state = RUNNING
         now = item.started = self.time_ns
-        self._sequence += 1
-        heappush(self._due, (now + item.service_ns, self._sequence, item))
+        heappush(self._due, (now + item.service_ns, item.id, item))
         return False
 
     def finish(self, item: Item) -> bool:
@@ -215,10 +198,13 @@ class VirtualClock(Clock):
             self.machine.bodies.start(item)
             return False
         item.finished = self.time_ns
-        self.run_body(item)
+        try:
+            item.outcome = item.work.run(item)
+            item.state = DONE
+        except BaseException as problem:  # whatever a kernel raises is that task's failure, not the driver's
+            fail(item, problem)
         return True
 
     def timer(self, item: Item, at_ns: int) -> None:
         """Have the item end at that time."""
-        self._sequence += 1
-        heappush(self._due, (at_ns, self._sequence, item))
+        heappush(self._due, (at_ns, item.id, item))

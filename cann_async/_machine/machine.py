@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 FOREVER = 1 << 62
 CLOCKS = ("wall", "virtual")
+BACKLOG = 100
+"""With fewer tasks in its queue a host that enqueues is not made to breathe."""
 PATIENCE = 100
 """So many questions in a row a host on virtual time may ask before time goes on."""
 log = logging.getLogger("cann_async")
@@ -68,6 +70,8 @@ class Machine:
         self.news = False
         """Something was posted, or the driver is to stop: look before you go on."""
         self.stop = False
+        self.completing = False
+        """More ends at this instant: engines must not choose yet."""
         self.asleep = clock == "wall"
         """Whether the device thread must be rung when there is work."""
         self.driven = 0
@@ -83,7 +87,8 @@ class Machine:
         self._wanted = False
         self._polls = 0
         self._last_poll = 0
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
+        """Guards lists of waiters. Re-entrant: a garbage collection within may forget a stream, which leaves a waiter."""
         self.scheduler = Scheduler(self)
         self.workers = Workers(self)
         self.bodies = Bodies(self)
@@ -110,6 +115,11 @@ class Machine:
         self.news = True
         if self.asleep:
             self._device_thread.ring()
+
+    def breathe(self, queue: Queue) -> None:
+        """A host has enqueued a thousand tasks more: on the wall clock let the device keep up."""
+        if len(queue.tasks) > BACKLOG and not self.clock.modelled and not self.on_device_thread():
+            self._device_thread.hand_over()
 
     def arrive(self, arrival: Arrival) -> None:
         """Bring back an item whose body has run on another thread."""
@@ -228,7 +238,7 @@ class Machine:
     def raise_deadlock(self, *, here: bool = True) -> None:
         """Give every waiter the DeadlockError; raise it for the caller, too, if it waits `here`."""
         lines = []
-        for queue in self.queues:
+        for queue in list(self.queues):
             head = queue.head
             if head is not None:
                 what = head.work.waits_for(head) if head.work.engine is None else f"the end of {head.work.name!r}"
@@ -314,7 +324,7 @@ def _after_fork() -> None:
         _forked = True
         why = str(fork_error())
         machine.closed = why
-        for queue in machine.queues:
+        for queue in list(machine.queues):
             queue.closed = why
 
 

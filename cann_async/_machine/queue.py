@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from .task import DONE
+
 if TYPE_CHECKING:
     import weakref
 
@@ -59,7 +61,8 @@ class Queue:
     @property
     def pending(self) -> int:
         """How many items have not ended."""
-        return len(self.tasks) + (self.head is not None)
+        head = self.head
+        return len(self.tasks) + (head is not None and head.state < DONE)
 
     def wake(self) -> None:
         """Have the driver look at the queue again: what its head waits for has happened. (A queue is a Waiter.)"""

@@ -10,6 +10,8 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .task import Item
 
 COLUMNS = ("id", "work", "lane", "submitted_ns", "started_ns", "finished_ns", "nbytes")
@@ -32,24 +34,21 @@ class Records:
     """The rows of one machine, in the order in which the tasks ended."""
 
     def __init__(self, *, keep: bool) -> None:
-        self.keep = keep
         self.rows = bytearray()
         self.works: list[WorkRow] = []
-        self._pack = struct.Struct("7q").pack
+        self.pack = struct.Struct("7q").pack
+        self.extend: Callable[[bytes], object] = self.rows.extend if keep else len
+        """Keeps a packed row, or does nothing with it."""
 
     def __len__(self) -> int:
         return len(self.rows) // 56
 
     def add(self, item: Item) -> None:
         """Write down an item that has ended."""
-        if self.keep:
-            work = item.work
-            number = work.number
-            if number < 0:
-                number = self._number(item)
-            self.rows += self._pack(
-                item.id, number, item.lane, item.submitted, item.started, item.finished, item.nbytes
-            )
+        number = item.work.number
+        if number < 0:
+            number = self._number(item)
+        self.extend(self.pack(item.id, number, item.lane, item.submitted, item.started, item.finished, item.nbytes))
 
     def _number(self, item: Item) -> int:
         work, engine, queue = item.work, item.work.engine, item.queue

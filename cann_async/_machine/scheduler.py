@@ -2,11 +2,13 @@
 
 `settle` looks at the queues that have news, `advance` moves a queue on to its next head, `retire` is called by the
 executors for each item that has ended. Items without an engine (records and waits) are resolved here, on the spot.
-Only the thread that holds the machine's baton runs this code. Order among ready heads: priority, then submission.
+Only the thread that holds the machine's baton runs this code. Order among ready heads: priority, then who has been
+ready longer, so streams of one priority take turns; what becomes ready at one instant does so in submission order.
 """
 
 from __future__ import annotations
 
+import itertools
 from heapq import heappush
 from typing import TYPE_CHECKING
 
@@ -22,23 +24,28 @@ class Scheduler:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._records = machine.records
+        self._record = machine.records.add
+        self._pack, self._extend = machine.records.pack, machine.records.extend
         self._called = machine.called
         self._now = machine.now
+        self._next_turn = itertools.count().__next__
 
     def settle(self) -> None:
         """Take in what other threads have posted: queues with a new head, items that workers have finished."""
         machine = self._machine
         machine.news = False
         arrivals, inbox = machine.arrivals, machine.inbox
-        while arrivals:
-            item = arrivals.popleft().settle()
-            engine = item.work.engine
-            assert engine is not None
-            engine.served.append(item)
-            if not engine.called:
-                engine.called = True
-                self._called.append(engine)
+        if arrivals:
+            machine.completing = True
+            while arrivals:
+                item = arrivals.popleft().settle()
+                engine = item.work.engine
+                assert engine is not None
+                engine.executor.send(item)
+                if not engine.called:
+                    engine.called = True
+                    self._called.append(engine)
+            machine.completing = False
         while inbox:
             queue = inbox.popleft()
             head = queue.head
@@ -47,37 +54,66 @@ class Scheduler:
             elif head.work.engine is None and self._passes(head, self._now()):
                 self.retire(head)
 
+    def retire(self, item: Item) -> None:
+        """Write down an item that has ended, tell whoever waits for it, and move its queue on."""
+        queue, work = item.queue, item.work
+        if item.state == DONE and work.number >= 0:  # the hot way through `_end` and `advance`: no further call
+            self._extend(
+                self._pack(item.id, work.number, item.lane, item.submitted, item.started, item.finished, item.nbytes)
+            )
+            item.args = None
+            if item.waiters is not None:
+                self._machine.wake(item)
+        else:
+            self._end(item)
+        try:
+            head = queue.tasks.popleft()
+        except IndexError:
+            self.advance(queue)
+            return
+        engine = head.work.engine
+        if engine is None:
+            self._resolve(queue, head)
+            return
+        queue.head = head
+        heappush(engine.ready, (queue.rank | self._next_turn(), head))
+        if not engine.called:
+            engine.called = True
+            self._called.append(engine)
+
     def advance(self, queue: Queue) -> None:
         """Make the next item of the queue its head and bring it where it belongs."""
-        tasks = queue.tasks
         while True:
-            if not tasks:
+            try:
+                head = queue.tasks.popleft()
+            except IndexError:
                 queue.head = None
                 queue.idle = True
-                if not tasks:
+                if not queue.tasks:
                     return
                 queue.idle = False  # a host appended between the two looks
-            try:
-                item = tasks.popleft()
-            except IndexError:  # a host cancelled it between the two lines
                 continue
+            self._resolve(queue, head)
+            return
+
+    def _resolve(self, queue: Queue, item: Item | None) -> None:
+        """Hand a new head to its engine; the scheduler's own items end here, one after the other."""
+        while item is not None:
             queue.head = item
             engine = item.work.engine
             if engine is not None:
-                heappush(engine.ready, (queue.rank | item.id, item))
+                heappush(engine.ready, (queue.rank | self._next_turn(), item))
                 if not engine.called:
                     engine.called = True
                     self._called.append(engine)
                 return
             item.started = now = self._now()
+            item.lane = 0
             if not self._passes(item, now):
                 return
             self._end(item)
-
-    def retire(self, item: Item) -> None:
-        """Write down an item that has ended, tell whoever waits for it, and move its queue on."""
-        self._end(item)
-        self.advance(item.queue)
+            item = queue.tasks.popleft() if queue.tasks else None
+        self.advance(queue)
 
     def drop(self, queue: Queue, error: BaseException) -> None:
         """End everything in the queue with `error`; what is running goes on unheard and keeps its engine till it ends."""
@@ -101,12 +137,13 @@ class Scheduler:
         if not item.work.arrive(item):
             return False
         item.finished = now
+        item.outcome = None
         item.state = DONE
         return True
 
     def _end(self, item: Item) -> None:
         if item.state != DROPPED:
-            self._records.add(item)
+            self._record(item)
             if item.state == FAILED:
                 item.queue.failed.append(item)
         item.args = None

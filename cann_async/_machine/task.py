@@ -26,16 +26,33 @@ class Waiter(Protocol):
         """Pass on that the item has ended."""
 
 
+class Gauge:
+    """Up to how many bytes of arguments a body is known to cost less than handing it to another thread; -1: none."""
+
+    __slots__ = ("limit",)
+
+    def __init__(self, limit: int = -1) -> None:
+        self.limit = limit
+
+    def learn(self, nbytes: int, *, light: bool) -> None:
+        """Take in one run: what is light with more is light with less, and the other way round."""
+        self.limit = max(self.limit, nbytes) if light else min(self.limit, nbytes - 1)
+
+
+ALWAYS_LIGHT = Gauge(1 << 62)
+
+
 class Work:
     """What all items of one kind share: a name, the engine (None: the scheduler's own), the cores, and the body."""
 
-    __slots__ = ("cores", "engine", "name", "number")
+    __slots__ = ("cores", "engine", "gauge", "name", "number")
 
     is_asynchronous = False
     """Whether the body is a coroutine: then `run_async` is called, on the machine's own loop."""
 
-    def __init__(self, name: str, engine: Engine | None, cores: int = 1) -> None:
+    def __init__(self, name: str, engine: Engine | None, cores: int = 1, gauge: Gauge = ALWAYS_LIGHT) -> None:
         self.name = name
+        self.gauge = gauge
         self.engine = engine
         self.cores = cores
         self.number = -1
@@ -48,13 +65,6 @@ class Work:
     async def run_async(self, item: Item) -> object:
         """Do it as a coroutine."""
         return self.run(item)
-
-    def is_heavy(self, item: Item) -> bool:
-        """Say whether running it costs more than handing it to another thread."""
-        return False
-
-    def measured(self, item: Item, nanoseconds: int, *, in_place: bool) -> None:
-        """Learn from one run how long it takes."""
 
     def arrive(self, item: Item) -> bool:
         """Of the scheduler's own items: may the stream pass? If not, arrange for the queue to be looked at again."""
@@ -110,12 +120,11 @@ class Item:
         self.nbytes = nbytes
         self.service_ns = service_ns
         self.submitted = now
-        self.started = self.finished = -1
         self.code = code
         self.lasti = lasti
-        self.lane = 0
         self.state = QUEUED
-        self.outcome = self.waiters = None
+        self.waiters = None
+        # started, finished, lane and outcome stay unset until they are known: this runs for every launch
 
 
 class Call:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import NamedTuple
 
 GIB = 1 << 30
+FOREVER_S = 1e9
+"""Thirty years: longer is a mistake."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """What one launch costs: `seconds` if given, else the roofline over `flops` and `bytes` of memory traffic."""
 
     flops: float = 0
     bytes: float = 0
     seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("flops", "bytes", "seconds"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise ValueError(f"Cost.{name} must be at least 0, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +77,18 @@ class Soc:
         `seconds` is taken as it is. Else the roofline: the cores in use bring their share of the peak, the last wave
         may be part empty, memory bandwidth is the chip's, and every launch pays `launch_ns`.
         """
-        if cost.seconds is not None:
-            return round(cost.seconds * 1e9)
+        flops, nbytes, seconds = cost
+        if seconds is not None:
+            if not 0 <= seconds < FOREVER_S:
+                raise ValueError(f"a launch cannot take {seconds} seconds")
+            return round(seconds * 1e9)
+        if not (flops >= 0 and nbytes >= 0):
+            raise ValueError(f"a launch cannot cost less than nothing: {cost}")
         total = self.engines()[engine]
         peak = self.peak_flops if engine == "ai_core" else self.vector_flops
         waves = -(-blocks // cores)
-        compute = cost.flops / (peak * cores / total) * (waves * cores / blocks)
-        return round(max(compute, cost.bytes / self.memory_bandwidth) * 1e9) + self.launch_ns
+        compute = flops / (peak * cores / total) * (waves * cores / blocks)
+        return round(max(compute, nbytes / self.memory_bandwidth) * 1e9) + self.launch_ns
 
     def copy_time_ns(self, engine: str, nbytes: int) -> int:
         """Model a copy: latency plus bytes over bandwidth, rounded up; an empty copy takes no time."""

@@ -20,7 +20,7 @@ LANES = 1000
 
 def write_chrome(timeline: Timeline, path: Path) -> None:
     """Write the trace, one event a line."""
-    records = timeline.records
+    records, start = timeline.records, timeline.start_ns
     tracks: dict[tuple[int, int], str] = {}
     order: dict[str, int] = {}
     with path.open("w", encoding="utf-8") as file:
@@ -28,16 +28,17 @@ def write_chrome(timeline: Timeline, path: Path) -> None:
         file.write(json.dumps({"clock": timeline.clock, "tasks": len(records)}))
         file.write(',"traceEvents":[\n')
         for record in sorted(records, key=lambda r: (r.started_ns, -r.duration_ns, r.id)):
-            for line in _slices(record, tracks, order):
+            for line in _slices(record, start, tracks, order):
                 file.write(line + ",\n")
         file.write(",\n".join(_names(tracks)))
         file.write("\n]}\n")
 
 
-def _slices(record: Record, tracks: dict[tuple[int, int], str], order: dict[str, int]) -> list[str]:
+def _slices(record: Record, start: int, tracks: dict[tuple[int, int], str], order: dict[str, int]) -> list[str]:
     pid_engines, pid_streams = 2 * record.device + 1, 2 * record.device + 2
     lines = []
-    args: dict[str, object] = {"task": record.id, "stream": record.stream, "submitted": _us(record.submitted_ns)}
+    submitted = _us(record.submitted_ns - start)
+    args: dict[str, object] = {"task": record.id, "stream": record.stream, "submitted": submitted}
     if record.nbytes:
         args["bytes"] = record.nbytes
     if record.waited_for is not None:
@@ -47,17 +48,17 @@ def _slices(record: Record, tracks: dict[tuple[int, int], str], order: dict[str,
         first = order.setdefault(record.engine, len(order)) * LANES
         track = (pid_engines, first + record.lane)
         tracks[track] = f"{record.engine} {record.lane}"
-        lines.append(_slice(record, category, *track, {**args, "cores": record.cores}))
+        lines.append(_slice(record, start, category, *track, {**args, "cores": record.cores}))
     if record.stream >= 0:
         track = (pid_streams, record.stream)
         tracks[track] = f"stream {record.stream}" + (f" ({record.stream_name})" if record.stream_name else "")
-        lines.append(_slice(record, category, *track, args))
+        lines.append(_slice(record, start, category, *track, args))
     return lines
 
 
-def _slice(record: Record, category: str, pid: int, tid: int, args: dict[str, object]) -> str:
+def _slice(record: Record, start: int, category: str, pid: int, tid: int, args: dict[str, object]) -> str:
     head = json.dumps({"name": record.name, "cat": category, "ph": "X", "pid": pid, "tid": tid})
-    times = f'"ts":{_us(record.started_ns)},"dur":{_us(record.duration_ns)}'
+    times = f'"ts":{_us(record.started_ns - start)},"dur":{_us(record.duration_ns)}'
     return f"{head[:-1]},{times},\"args\":{json.dumps(args)}}}"
 
 

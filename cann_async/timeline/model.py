@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One task that has ended. Times are nanoseconds of the runtime's clock; `engine` is empty for waits and records."""
+    """One task that has ended. Times are nanoseconds of the runtime's clock; `engine` is empty for waits, records."""
 
     id: int
     name: str
@@ -45,9 +47,11 @@ class Record:
 class Timeline:
     """All tasks of a runtime that have ended; a snapshot is taken whenever it is read."""
 
-    def __init__(self, records: Records, clock: Clock) -> None:
+    def __init__(self, records: Records, clock: Clock, start_ns: int = 0) -> None:
         self._records = records
         self._clock = clock
+        self.start_ns = start_ns
+        """What the runtime's clock showed when the runtime was made; saved traces count from there."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -85,6 +89,16 @@ class Timeline:
             raise ValueError(f"cannot write {kind or target.name!r}: this version writes Chrome traces, .json")
         write_chrome(self, target)
         return target
+
+    def show(self, width: int | None = None) -> None:
+        """Print a drawing of all tasks, as wide as the terminal unless `width` says how many columns."""
+        from .text import Style, draw, kinds, legend
+
+        records, style = list(self.records), Style.of(sys.stdout)
+        columns = width if width is not None else shutil.get_terminal_size().columns
+        print(*draw(records, columns, style=style), sep="\n")
+        if records:
+            print(legend(style, kinds(records)))
 
     def __repr__(self) -> str:
         return f"<Timeline, {len(self)} tasks, {self.clock} clock>"

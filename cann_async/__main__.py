@@ -1,0 +1,69 @@
+"""The command line: ``cann-async`` and ``python -m cann_async``. It reads the arguments; the work is done elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import cast
+
+from . import __version__
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        code = cast("Callable[[argparse.Namespace], int]", arguments.command)(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output, such as `head`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="cann-async", description="The CANN Runtime programming model for asyncio, on a simulated NPU."
+    )
+    parser.add_argument("--version", action="version", version=f"cann-async {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_demo(commands)
+    return parser
+
+
+def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = (
+        "Run the ten steps of a CANN program, then the same work on one and on three streams; check the results, "
+        "draw the timelines, and save the trace."
+    )
+    parser = commands.add_parser("demo", help="see the programming model at work", description=text)
+    parser.add_argument(
+        "--output",
+        type=_trace_path,
+        default=Path("cann-async-demo.json"),
+        metavar="FILE",
+        help="where to save the trace (default: %(default)s)",
+    )
+    parser.set_defaults(command=_demo)
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from .demo import demo  # it needs all of the package, and --help does not
+
+    return demo(arguments.output)
+
+
+def _trace_path(text: str) -> Path:
+    path = Path(text)
+    if path.suffix != ".json":
+        raise argparse.ArgumentTypeError(f"{text!r} must end in .json")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())
