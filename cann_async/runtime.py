@@ -185,6 +185,11 @@ class Runtime:
     def __bool__(self) -> bool:
         return self._machine.closed is None
 
+    def __del__(self) -> None:
+        machine: Machine | None = getattr(self, "_machine", None)
+        if machine is not None and machine.closed is None:
+            machine.abandon()
+
     def __repr__(self) -> str:
         state = f", {self._machine.closed}" if self._machine.closed else ""
         return f"<Runtime, {len(self._devices)} x {self._devices[0].soc.name}, {self._machine.clock.name} clock{state}>"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .device import Device
 
 R = TypeVar("R")
+MANY = 256
 PLAIN = frozenset({int, float, bool, str})
 """Types of arguments that need no look, for speed; any other that is no array passes as well."""
 
@@ -84,29 +85,10 @@ class Stream:
             work = self._launch_work(kernel, blocks, name)
         nbytes = 0
         given = args
-        if args:
-            views: list[object] = []
-            device = self._device
-            for arg in args:
-                if type(arg) in PLAIN:
-                    views.append(arg)
-                elif isinstance(arg, Buffer):
-                    allocation = arg._allocation
-                    if allocation.freed:
-                        arg._check()
-                    if allocation.device is not device:
-                        raise error(107000, f"{arg!r} is on another device than {self!r}", "Copy it over first.")
-                    array = arg._array
-                    nbytes += array.nbytes
-                    views.append(array[...])
-                else:
-                    if isinstance(arg, np.ndarray):
-                        raise TypeError(
-                            f"kernel {kernel.__name__!r} got a host array: copy it to the device first, "
-                            "x = await device.upload(array)"
-                        )
-                    views.append(arg)
-            args = tuple(views)
+        for arg in args:
+            if type(arg) not in PLAIN:
+                args, nbytes = self._views(kernel, args)
+                break
         service = 0
         if self._modelled:
             fixed = work.fixed_ns
@@ -333,10 +315,35 @@ class Stream:
             work = self._works[key, engine] = kind(name if name is not None else key, on)
         return work
 
+    def _views(self, kernel: Kernel[..., object], args: tuple[object, ...]) -> tuple[tuple[object, ...], int]:
+        """Give what the body will see, and the bytes of the buffers among it; see `launch` for what is refused."""
+        nbytes = 0
+        views: list[object] = []
+        for arg in args:
+            if isinstance(arg, Buffer):
+                allocation = arg._allocation
+                if allocation.freed:
+                    arg._check()
+                if allocation.device is not self._device:
+                    raise error(107000, f"{arg!r} is on another device than {self!r}", "Copy it over first.")
+                array = arg._array
+                nbytes += array.nbytes
+                views.append(array[...])
+            elif isinstance(arg, np.ndarray):
+                raise TypeError(
+                    f"kernel {kernel.__name__!r} got a host array: copy it to the device first, "
+                    "x = await device.upload(array)"
+                )
+            else:
+                views.append(arg)
+        return tuple(views), nbytes
+
     def _launch_work(self, kernel: Kernel[..., object], blocks: int, name: str | None) -> Launch:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"launch needs a kernel, not {type(kernel).__name__}: decorate it with @cann_async.kernel")
         work = kernel.work(self._queue, self._device._engines, blocks, name)
+        if len(self._launches) >= MANY:  # kernels made on the fly, one per launch: do not keep them all
+            self._launches.clear()
         self._launches[kernel if blocks == 1 and name is None else (kernel, blocks, name)] = work
         return work
 

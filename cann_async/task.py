@@ -192,7 +192,8 @@ class _Callback(Call):
         except IndexError:
             return
         if self._host is not None:
-            self._machine.stop = self._machine.news = True  # somebody can go on, so time stands still for now
+            if self._machine.clock.modelled:  # time must stand still while somebody can go on
+                self._machine.stop = self._machine.news = True
             try:
                 self._host.loop.call_soon_threadsafe(self._call)
             except RuntimeError:  # that loop has been closed

@@ -62,7 +62,7 @@ class Arena:
             raise error(
                 207001, f"cannot reserve {capacity} bytes of address space for {what}: {problem}", "Use a smaller Soc."
             ) from problem
-        self.base = np.frombuffer(self._mapping, np.uint8).__array_interface__["data"][0]
+        self.base: int = np.frombuffer(self._mapping, np.uint8).__array_interface__["data"][0]
         self._lock = threading.Lock()
         self._returns: deque[int] = deque()
         self._sizes: dict[int, int] = {}
@@ -187,7 +187,7 @@ def host_arena() -> Arena:
 
 def is_pinned(array: npt.NDArray[np.generic]) -> bool:
     """Say whether the array is (a view of) pinned host memory. It is known by its base, which costs 60 ns."""
-    base = array.base
+    base: object = array.base
     while isinstance(base, np.ndarray):
         base = base.base
     return type(base) is Block

@@ -1,7 +1,7 @@
 """What it means that an engine works on a task: wall time or virtual time.
 
 The executors are the same under both; a clock decides how long an item keeps its engine and where its body runs
-(`serve`, `finish`), and how the driver goes from one thing to the next (`run`).
+(`serve`), and how the driver goes from one thing to the next (`run`).
 
 * `WallClock`: kernels take the time that they take. Light bodies run in place on the driving thread, heavy ones on
   worker threads.
@@ -16,8 +16,7 @@ from abc import ABC, abstractmethod
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from ..errors import ExecutionError, location
-from .task import DONE, FAILED, QUEUED, RUNNING, Item
+from .task import DONE, RUNNING, Item, fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 LIGHT_NS = 50_000
 """What costs less than this runs in place: handing it to another thread would cost more."""
-FAULTS = {"ai_vector": 507035, "ai_cpu": 507018}
 
 
 class Clock(ABC):
@@ -49,26 +47,6 @@ class Clock(ABC):
     @abstractmethod
     def serve(self, item: Item) -> bool:
         """Start the item on its engine; True if it has already ended."""
-
-    @abstractmethod
-    def finish(self, item: Item) -> bool:
-        """Complete an item whose time on the engine is over; False if its body goes on."""
-
-
-def fail(item: Item, problem: BaseException) -> None:
-    """Make `problem` the failure of the item, as the CANN error that its engine would report."""
-    engine = item.work.engine
-    code = FAULTS.get(engine.name if engine is not None else "", 507015)
-    if isinstance(problem, ExecutionError):
-        code = problem.code
-    failure = ExecutionError(
-        code,
-        f"{item.work.name!r} (task {item.id} on stream {item.queue.id}) raised {type(problem).__name__}: {problem}",
-    )
-    failure.__cause__ = problem
-    failure.launched_at = location(item.code, item.lasti)
-    item.outcome = failure
-    item.state = FAILED
 
 
 class WallClock(Clock):
@@ -99,7 +77,7 @@ class WallClock(Clock):
             if self._last >= deadline_ns:
                 machine.stop = True
             else:
-                engine.executor.send(None)
+                engine.step(None)
             if engine.can_start() and not engine.called:
                 engine.called = True
                 called.append(engine)
@@ -127,10 +105,6 @@ class WallClock(Clock):
             self.machine.stop = self.machine.news = True
         return True
 
-    def finish(self, item: Item) -> bool:
-        """A worker has done everything."""
-        return True
-
 
 class VirtualClock(Clock):
     """Discrete events: time jumps to what ends next, and only when a host waits."""
@@ -155,35 +129,36 @@ class VirtualClock(Clock):
     def run(self, deadline_ns: int) -> None:
         """Drive; see `Clock.run`."""
         machine, called, due = self.machine, self.machine.called, self._due
+        bodies, settle = machine.bodies, machine.scheduler.settle
         while True:
             while machine.news:
-                machine.scheduler.settle()
+                settle()
             while called:
                 engine = called.popleft()
                 engine.called = False
-                engine.executor.send(None)
-            if machine.stop or machine.bodies.active:
-                return
-            if not due or due[0][0] > deadline_ns:
+                engine.step(None)
+            if not due or machine.stop or bodies.active or due[0][0] > deadline_ns:
                 return
             now, _, item = heappop(due)
             self.time_ns = now
-            while due and due[0][0] == now:
-                machine.completing = True  # who ends at one instant ends before any engine chooses
-                self._end(item)
-                item = heappop(due)[2]
-            machine.completing = bool(called)
-            self._end(item)  # the last one; if no other engine has to choose, its own may do so in the same step
-            machine.completing = False
+            if due and due[0][0] == now:  # who ends at one instant ends before any engine chooses
+                machine.completing = True
+                self._end(item, now)
+                while due and due[0][0] == now:
+                    self._end(heappop(due)[2], now)
+                machine.completing = False
+            else:  # it is alone, so its engine may choose in the same step
+                self._end(item, now)
 
-    def _end(self, item: Item) -> None:
+    def _end(self, item: Item, now: int) -> None:
         """The time of an item is over."""
+        item.finished = now
         engine = item.work.engine
-        if engine is None:  # a timer of a host
-            item.state, item.finished = DONE, self.time_ns
+        if engine is not None:
+            engine.step(item)
+        else:  # a timer of a host
+            item.state = DONE
             self.machine.wake(item)
-        else:
-            engine.executor.send(item)
 
     def serve(self, item: Item) -> bool:
         """Keep the engine for the modelled time."""
@@ -191,19 +166,6 @@ class VirtualClock(Clock):
         now = item.started = self.time_ns
         heappush(self._due, (now + item.service_ns, item.id, item))
         return False
-
-    def finish(self, item: Item) -> bool:
-        """Run the body at the instant at which the task ends."""
-        if item.work.is_asynchronous:
-            self.machine.bodies.start(item)
-            return False
-        item.finished = self.time_ns
-        try:
-            item.outcome = item.work.run(item)
-            item.state = DONE
-        except BaseException as problem:  # whatever a kernel raises is that task's failure, not the driver's
-            fail(item, problem)
-        return True
 
     def timer(self, item: Item, at_ns: int) -> None:
         """Have the item end at that time."""

@@ -9,7 +9,7 @@ itself and then looks at the state once more. So a wake-up can come twice, and n
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # the C half of `signal`; typeshed does not have it
 import signal
 import threading
 from typing import TYPE_CHECKING, TypeVar
@@ -41,10 +41,11 @@ class Awaiter:
         self.problem: BaseException | None = None
 
     def wake(self) -> None:
-        """Set the future on its loop and let the driver stop: somebody can go on."""
+        """Set the future on its loop."""
         if self.body is not None:
             self._machine.bodies.unpark(self)
-        self._machine.stop = self._machine.news = True
+        if self._machine.clock.modelled:  # time must stand still while somebody can go on
+            self._machine.stop = self._machine.news = True
         self._host.wake(self._future)
 
     def kick(self) -> None:
@@ -129,6 +130,7 @@ def wait(machine: Machine, item: Item) -> Generator[Future[None] | None, None, N
     if mode.blocking:
         block(machine, item)
         return
+    machine.check_alive()
     host = running_host()
     body = current_body.get()
     if machine.clock.modelled:
@@ -140,7 +142,7 @@ def wait(machine: Machine, item: Item) -> Generator[Future[None] | None, None, N
         while item.state < DONE:
             time = now()
             if time >= host.slice_ends_ns:  # fairness: everybody else on this loop gets a turn
-                yield
+                yield None
                 host.slice_ends_ns = now() + SLICE_NS
                 continue
             machine.watch(item, machine.stopper)
@@ -174,6 +176,7 @@ def block(machine: Machine, item: Item) -> None:
             "cannot block inside a kernel or a callback: the device would wait for itself",
             "Enqueue and return, or wait on the host.",
         )
+    machine.check_alive()
     sleeper: Sleeper | None = None
     try:
         while item.state < DONE:

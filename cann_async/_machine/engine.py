@@ -2,8 +2,8 @@
 
 The machine's driver steps an executor: `send(item)` says that the item's time on the engine is over, `send(None)` that
 there may be something to start. The coroutine is the same under every clock: complete, then start the most urgent
-ready item that fits, again and again. How long an item keeps the engine, and where its body runs, is the clock's
-business (`Clock.serve`, `Clock.finish`).
+ready item that fits, again and again. How long an item keeps the engine is the clock's
+business (`Clock.serve`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import types
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from .task import QUEUED, RUNNING, Item
+from .task import DONE, QUEUED, RUNNING, Item, fail
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator
+    from collections.abc import Generator
 
     from .machine import Machine
 
@@ -28,7 +28,7 @@ class Engine:
     own in a timeline.
     """
 
-    __slots__ = ("called", "capacity", "device", "executor", "free", "lanes", "name", "ready")
+    __slots__ = ("called", "capacity", "device", "free", "lanes", "name", "ready", "step")
 
     def __init__(self, device: int, name: str, capacity: int, machine: Machine) -> None:
         self.device = device
@@ -38,8 +38,9 @@ class Engine:
         self.ready: list[tuple[int, Item]] = []
         self.called = False
         """Whether the driver already knows that there is something to do here."""
-        self.executor: Coroutine[None, Item | None, None] = executor(self, machine)
-        self.executor.send(None)
+        self.step = executor(self, machine).send
+        """Steps the executor."""
+        self.step(None)
 
     def can_start(self) -> bool:
         """Say whether the most urgent ready item fits on what is free. Nobody overtakes it while it does not."""
@@ -47,24 +48,31 @@ class Engine:
 
 
 @types.coroutine
-def parked() -> Generator[None, Item | None, Item | None]:
-    """Give control back to the driver until it sends an item that has been served, or None."""
-    return (yield)
+def executor(engine: Engine, machine: Machine) -> Generator[None, Item | None, None]:
+    """Drain one engine for ever.
 
-
-async def executor(engine: Engine, machine: Machine) -> None:
-    """Drain one engine for ever."""
+    A coroutine in its older spelling, because this one yields to the driver directly: an ``async def`` would make and
+    drop a second generator at every step, which is a tenth of a virtual task.
+    """
     ready, lanes, called = engine.ready, engine.lanes, machine.called
-    serve, finish, retire = machine.clock.serve, machine.clock.finish, machine.scheduler.retire
+    serve, retire = machine.clock.serve, machine.scheduler.retire
     while True:
-        item = await parked()
-        if item is not None:
-            if item.state == RUNNING and not finish(item):
-                continue  # an asynchronous body has only begun: the item comes again when it has ended
-            engine.free += item.work.cores
-            heappush(lanes, item.lane)
-            if item.queue.head is item:  # else its stream has been dropped meanwhile
-                retire(item)
+        ended = yield
+        if ended is not None:
+            if ended.state == RUNNING:  # modelled time is over, and the body runs at this instant
+                work = ended.work
+                if work.is_asynchronous:
+                    machine.bodies.start(ended)
+                    continue  # the item comes again when the body has ended
+                try:
+                    ended.outcome = work.run(ended)
+                    ended.state = DONE
+                except BaseException as problem:  # whatever a kernel raises is that task's failure, not the driver's
+                    fail(ended, problem)
+            engine.free += ended.work.cores
+            heappush(lanes, ended.lane)
+            if ended.queue.head is ended:  # else its stream has been dropped meanwhile
+                retire(ended)
         if machine.completing or machine.news:  # not yet: more ends at this instant, or the scheduler must look first
             if ready and not engine.called:
                 engine.called = True

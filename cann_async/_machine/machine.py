@@ -8,13 +8,14 @@ virtual clock only whoever waits, so that time moves only then.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import os
 import threading
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from ..errors import DeadlockError, error
 from .clock import Clock, VirtualClock, WallClock
@@ -25,7 +26,7 @@ from .task import DONE, DROPPED, QUEUED, Item, Waiter
 from .workers import Arrival, Bodies, DeviceThread, Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..soc import Soc
     from .completion import Awaiter, Sleeper
@@ -161,14 +162,18 @@ class Machine:
                 self._driver = None
                 self.driven += 1
                 baton.release()
-            if self._wanted:
-                self._wanted = False
-                self.kick()
             if not self.news or self.stop:
                 break
+        self._let_others_drive()
+        return True
+
+    def _let_others_drive(self) -> None:
+        """After the baton was let go: see that nobody waits for it in vain."""
+        if self._wanted:
+            self._wanted = False
+            self.kick()
         if self.asleep and self.has_work:
             self._device_thread.ring()
-        return True
 
     @property
     def has_work(self) -> bool:
@@ -228,6 +233,11 @@ class Machine:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
+    def check_alive(self) -> None:
+        """Raise what anybody gets who still waits after the end: nobody would ever wake them."""
+        if self.closed is not None:
+            raise fork_error() if _forked else error(507007, self.closed)
+
     def is_stuck(self) -> bool:
         """Whether on virtual time nothing is under way that could change anything."""
         clock = self.clock
@@ -255,11 +265,8 @@ class Machine:
         queue = item.queue
         try:
             queue.tasks.remove(item)
-        except ValueError:
-            if self._driver == threading.get_ident():
-                return False  # asked by a body in place: what is its stream's head runs
-            self.stop = self.news = True
-            with self._baton:
+        except ValueError:  # it is its stream's head, and may yet wait for an engine or for another stream
+            with self._at_rest():
                 if item.state != QUEUED:
                     return False
                 item.state = DROPPED
@@ -272,19 +279,27 @@ class Machine:
 
     def drop(self, queues: list[Queue], problem: BaseException) -> None:
         """End everything in the queues with `problem`, whatever it is doing."""
-        me = threading.get_ident()
-        if self._driver == me:
+        with self._at_rest():
             for queue in queues:
                 self.scheduler.drop(queue, problem)
+
+    @contextlib.contextmanager
+    def _at_rest(self) -> Iterator[None]:
+        """Hold the baton: nobody drives meanwhile. Waits for at most the body that is running in place."""
+        me = threading.get_ident()
+        if self._driver == me:  # asked by a body in place: this thread has it already
+            yield
             return
-        self.stop = self.news = True  # whoever drives stops after the body that runs now
-        with self._baton:
-            self._driver = me
-            try:
-                for queue in queues:
-                    self.scheduler.drop(queue, problem)
-            finally:
-                self._driver = None
+        self.stop = self.news = True
+        while not self._baton.acquire(timeout=0.001):
+            self.stop = self.news = True  # a driver that has begun anew is to stop as well
+        self._driver = me
+        try:
+            yield
+        finally:
+            self._driver = None
+            self._baton.release()
+            self._let_others_drive()
 
     def close(self, why: str) -> None:
         """End everything; nothing can be enqueued any more."""
@@ -299,14 +314,20 @@ class Machine:
         self.workers.stop()
         self.bodies.stop()
 
-    def _crash(self, problem: BaseException) -> NoReturn | None:
+    def abandon(self) -> None:
+        """Nobody holds the runtime any more: let idle threads end. Called by a garbage collection, so it takes no lock."""
+        if not any(queue.pending for queue in list(self.queues)):
+            self._device_thread.stop()
+            self.workers.stop()
+            self.bodies.stop()
+
+    def _crash(self, problem: BaseException) -> None:
         log.critical("the simulated device has crashed; please report this", exc_info=problem)
         self.closed = f"the simulated device has crashed: {problem!r}"
         failure = error(507000, self.closed)
         for queue in list(self.queues):
             queue.closed = self.closed
             self.scheduler.drop(queue, failure)
-        return None
 
 
 def fork_error() -> BaseException:

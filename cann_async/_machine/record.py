@@ -36,6 +36,7 @@ class Records:
     def __init__(self, *, keep: bool) -> None:
         self.rows = bytearray()
         self.works: list[WorkRow] = []
+        self._numbers: dict[WorkRow, int] = {}
         self.pack = struct.Struct("7q").pack
         self.extend: Callable[[bytes], object] = self.rows.extend if keep else len
         """Keeps a packed row, or does nothing with it."""
@@ -52,16 +53,16 @@ class Records:
 
     def _number(self, item: Item) -> int:
         work, engine, queue = item.work, item.work.engine, item.queue
-        work.number = len(self.works)
-        self.works.append(
-            WorkRow(
-                work.name,
-                engine.name if engine is not None else "",
-                engine.capacity if engine is not None else 0,
-                work.cores,
-                engine.device if engine is not None else queue.device,
-                queue.id,
-                queue.name,
-            )
+        row = WorkRow(
+            work.name,
+            engine.name if engine is not None else "",
+            engine.capacity if engine is not None else 0,
+            work.cores,
+            engine.device if engine is not None else queue.device,
+            queue.id,
+            queue.name,
         )
-        return work.number
+        number = work.number = self._numbers.setdefault(row, len(self.works))
+        if number == len(self.works):
+            self.works.append(row)
+        return number

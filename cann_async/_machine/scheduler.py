@@ -41,7 +41,7 @@ class Scheduler:
                 item = arrivals.popleft().settle()
                 engine = item.work.engine
                 assert engine is not None
-                engine.executor.send(item)
+                engine.step(item)
                 if not engine.called:
                     engine.called = True
                     self._called.append(engine)

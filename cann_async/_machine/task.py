@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from ..errors import ExecutionError, location
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 QUEUED, RUNNING, DONE, FAILED, DROPPED = range(5)
+FAULTS = {"ai_vector": 507035, "ai_cpu": 507018}
+"""The code of a body that raises, by engine; any other is 507015."""
 
 
 class Waiter(Protocol):
@@ -96,6 +100,9 @@ class Item:
         "work",
     )
 
+    started: int
+    finished: int
+    lane: int
     args: tuple[object, ...] | None
     outcome: object
     waiters: list[Waiter] | None
@@ -138,3 +145,19 @@ class Call:
     def wake(self) -> None:
         """Call it."""
         self.function()
+
+
+def fail(item: Item, problem: BaseException) -> None:
+    """Make `problem` the failure of the item, as the CANN error that its engine would report."""
+    engine = item.work.engine
+    code = FAULTS.get(engine.name if engine is not None else "", 507015)
+    if isinstance(problem, ExecutionError):
+        code = problem.code
+    failure = ExecutionError(
+        code,
+        f"{item.work.name!r} (task {item.id} on stream {item.queue.id}) raised {type(problem).__name__}: {problem}",
+    )
+    failure.__cause__ = problem
+    failure.launched_at = location(item.code, item.lasti)
+    item.outcome = failure
+    item.state = FAILED

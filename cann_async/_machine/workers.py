@@ -18,8 +18,8 @@ from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
-from .clock import LIGHT_NS, fail
-from .task import DONE, RUNNING, Item
+from .clock import LIGHT_NS
+from .task import DONE, RUNNING, Item, fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable

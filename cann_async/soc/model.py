@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import NamedTuple
 
 GIB = 1 << 30
 FOREVER_S = 1e9
 """Thirty years: longer is a mistake."""
 
 
-class Cost(NamedTuple):
-    """What one launch costs: `seconds` if given, else the roofline over `flops` and `bytes` of memory traffic."""
+@dataclass(slots=True)
+class Cost:
+    """What one launch costs: `seconds` if given, else the roofline over `flops` and `bytes` of memory traffic.
+
+    Not frozen, because cost functions make one per launch and a frozen dataclass takes three times as long to make.
+    """
 
     flops: float = 0
     bytes: float = 0
@@ -77,11 +80,12 @@ class Soc:
         `seconds` is taken as it is. Else the roofline: the cores in use bring their share of the peak, the last wave
         may be part empty, memory bandwidth is the chip's, and every launch pays `launch_ns`.
         """
-        flops, nbytes, seconds = cost
+        seconds = cost.seconds
         if seconds is not None:
             if not 0 <= seconds < FOREVER_S:
                 raise ValueError(f"a launch cannot take {seconds} seconds")
             return round(seconds * 1e9)
+        flops, nbytes = cost.flops, cost.bytes
         if not (flops >= 0 and nbytes >= 0):
             raise ValueError(f"a launch cannot cost less than nothing: {cost}")
         total = self.engines()[engine]
