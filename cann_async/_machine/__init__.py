@@ -3,7 +3,7 @@
     task         what is queued: one `Item`, and the `Work` that items of one kind share
     queue        one FIFO per stream; only its head can become ready
     scheduler    heads become ready; waits and records are resolved here; what ends makes way for the next
-    engine       one executor coroutine per engine takes ready items by priority, then by submission
+    engine       one executor coroutine per engine takes ready items by priority, then by who is ready longer
     clock        what "the engine works on it" means: wall time or virtual time
     workers      threads that run heavy bodies on the wall clock, and the device thread
     completion   whoever waits for an item: coroutines of any loop, blocked threads, other streams

@@ -76,7 +76,7 @@ class Workers:
         self._jobs: SimpleQueue[Item | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._free = 0
-        """Idle workers minus waiting jobs."""
+        """Workers without a body, minus jobs that wait for one."""
         self._count = 0
         self.kept: list[Item] | None = None
         """Where the worker that drives now keeps one job for itself; None when no worker drives."""
@@ -87,21 +87,22 @@ class Workers:
         item.started = machine.now()
         if item.work.is_asynchronous:
             machine.bodies.start(item)
-        elif self.kept is not None and not self.kept:
+            return
+        with self._lock:
+            self._free -= 1
+            spawn = self._free < 0
+        if self.kept is not None and not self.kept:
             self.kept.append(item)
-        else:
-            with self._lock:
-                self._free -= 1
-                spawn = self._free < 0
-            if spawn and not start_thread(self._loop, f"cann-async worker {self._count}"):
-                if self._count == 0:  # the interpreter is going down: better here than never
-                    self._free += 1
-                    self._run(item)
-                    return
-            elif spawn:
+            return
+        if spawn:
+            if start_thread(self._loop, f"cann-async worker {self._count}"):
                 self._count += 1
-                self._free += 1
-            self._jobs.put(item)
+                with self._lock:
+                    self._free += 1
+            elif self._count == 0:  # the interpreter is going down: better here than never
+                self._run(item)
+                return
+        self._jobs.put(item)
 
     def stop(self) -> None:
         """Let every worker end when it is idle."""
@@ -119,9 +120,6 @@ class Workers:
             self._run(item)
             del item
             machine.drive(machine.now() + SLICE_NS, kept)
-            if not kept:
-                with self._lock:
-                    self._free += 1
 
     def _run(self, item: Item) -> None:
         machine = self._machine
@@ -135,6 +133,8 @@ class Workers:
         ended = machine.now()
         if ended - started < LIGHT_NS:  # a longer time may be a wait for the interpreter, so it teaches nothing
             item.work.gauge.learn(item.nbytes, light=True)
+        with self._lock:  # before anybody is woken who may have the next job
+            self._free += 1
         machine.arrive(Arrival(item, outcome, problem, started, ended))
 
 
