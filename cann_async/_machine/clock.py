@@ -16,15 +16,12 @@ from abc import ABC, abstractmethod
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from .task import DONE, RUNNING, Item, fail
+from .task import DONE, LIGHT_NS, RUNNING, Item, fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .machine import Machine
-
-LIGHT_NS = 50_000
-"""What costs less than this runs in place: handing it to another thread would cost more."""
 
 
 class Clock(ABC):
@@ -66,10 +63,10 @@ class WallClock(Clock):
         """Drive; see `Clock.run`."""
         machine, called = self.machine, self.machine.called
         self._deadline = deadline_ns
-        while True:
+        while not machine.stop:
             if machine.news:
                 machine.scheduler.settle()
-            if machine.stop or not called:
+            if not called:
                 return
             engine = called.popleft()
             engine.called = False
@@ -100,7 +97,7 @@ class WallClock(Clock):
         item.started = start
         item.finished = self._last = end = self.now()
         if end - start > LIGHT_NS:
-            work.gauge.learn(item.nbytes, light=False)
+            work.gauge.was_slow(item.nbytes, end - start)
         if end >= self._deadline:
             self.machine.stop = self.machine.news = True
         return True

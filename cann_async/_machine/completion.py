@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
     from .machine import Machine
+MAIN_THREAD = threading.main_thread().ident
 T = TypeVar("T")
 
 
@@ -209,7 +210,7 @@ def _drive_shielded(machine: Machine) -> bool:
     `_signal.signal` costs 0.3 us, `signal.signal` 4.6 us: it only converts enums.
     """
     if (
-        threading.get_ident() != threading.main_thread().ident
+        threading.get_ident() != MAIN_THREAD
         or _signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     ):
         return machine.drive()

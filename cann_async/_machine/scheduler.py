@@ -66,9 +66,12 @@ class Scheduler:
                 self._machine.wake(item)
         else:
             self._end(item)
+        if not queue.tasks:
+            self.advance(queue)
+            return
         try:
             head = queue.tasks.popleft()
-        except IndexError:
+        except IndexError:  # cancelled between the two lines
             self.advance(queue)
             return
         engine = head.work.engine
@@ -83,15 +86,17 @@ class Scheduler:
 
     def advance(self, queue: Queue) -> None:
         """Make the next item of the queue its head and bring it where it belongs."""
+        tasks = queue.tasks
         while True:
-            try:
-                head = queue.tasks.popleft()
-            except IndexError:
+            if not tasks:
                 queue.head = None
                 queue.idle = True
-                if not queue.tasks:
+                if not tasks:
                     return
                 queue.idle = False  # a host appended between the two looks
+            try:
+                head = tasks.popleft()
+            except IndexError:  # cancelled between the two lines
                 continue
             self._resolve(queue, head)
             return
@@ -112,7 +117,10 @@ class Scheduler:
             if not self._passes(item, now):
                 return
             self._end(item)
-            item = queue.tasks.popleft() if queue.tasks else None
+            try:
+                item = queue.tasks.popleft()
+            except IndexError:
+                item = None
         self.advance(queue)
 
     def drop(self, queue: Queue, error: BaseException) -> None:

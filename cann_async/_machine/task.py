@@ -30,17 +30,37 @@ class Waiter(Protocol):
         """Pass on that the item has ended."""
 
 
-class Gauge:
-    """Up to how many bytes of arguments a body is known to cost less than handing it to another thread; -1: none."""
+LIGHT_NS = 50_000
+"""What costs less than this runs in place: handing it to another thread would cost more."""
+HICCUP_NS = 20_000_000
+"""Longer than the interpreter or the operating system keeps a thread waiting for its turn."""
+STRIKES = 8
 
-    __slots__ = ("limit",)
+
+class Gauge:
+    """Up to how many bytes of arguments a body is known to be light; -1: not even with none.
+
+    What is light with more is light with less. A body that took long in place may just have waited for its turn, so
+    it takes eight of these, or one that is beyond doubt, to send the next one to a worker again.
+    """
+
+    __slots__ = ("_strikes", "limit")
 
     def __init__(self, limit: int = -1) -> None:
         self.limit = limit
+        self._strikes = 0
 
-    def learn(self, nbytes: int, *, light: bool) -> None:
-        """Take in one run: what is light with more is light with less, and the other way round."""
-        self.limit = max(self.limit, nbytes) if light else min(self.limit, nbytes - 1)
+    def was_light(self, nbytes: int) -> None:
+        """Learn from a run on a worker."""
+        self.limit = max(self.limit, nbytes)
+        self._strikes = 0
+
+    def was_slow(self, nbytes: int, nanoseconds: int) -> None:
+        """Learn from a run in place."""
+        self._strikes += 1
+        if self._strikes == STRIKES or nanoseconds > HICCUP_NS:
+            self.limit = min(self.limit, nbytes - 1)
+            self._strikes = 0
 
 
 ALWAYS_LIGHT = Gauge(1 << 62)

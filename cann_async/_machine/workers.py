@@ -18,8 +18,7 @@ from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
-from .clock import LIGHT_NS
-from .task import DONE, RUNNING, Item, fail
+from .task import DONE, LIGHT_NS, RUNNING, Item, fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 NAP_S = 0.0001
-HAND_OVER_S = 0.005
+HAND_OVER_S = 0.05
 SLICE_NS = 200_000
 """How long a thread that has something else to do drives at a time."""
 NAPS = 20
@@ -132,7 +131,7 @@ class Workers:
             problem = caught
         ended = machine.now()
         if ended - started < LIGHT_NS:  # a longer time may be a wait for the interpreter, so it teaches nothing
-            item.work.gauge.learn(item.nbytes, light=True)
+            item.work.gauge.was_light(item.nbytes)
         with self._lock:  # before anybody is woken who may have the next job
             self._free += 1
         machine.arrive(Arrival(item, outcome, problem, started, ended))
@@ -168,6 +167,7 @@ class DeviceThread:
         A host that enqueues holds the interpreter, so the device gets behind, and a backlog of 100k tasks costs a
         third more per task than one of 1k: caches, and the garbage collector.
         """
+        self._turn.acquire(False)  # a turn for which the last caller had no patience
         self._handing_over = True
         self.ring()
         self._turn.acquire(timeout=HAND_OVER_S)
