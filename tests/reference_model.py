@@ -1,0 +1,114 @@
+"""The virtual machine once more, as small and plain as possible: what `test_model` compares the package with.
+
+Written from the rules, not from the package. At one instant all that ends completes first, in the order of submission,
+and each completion makes its stream's next task ready; then streams whose waits have been answered go on, in the order
+of the answers; then every engine takes the most urgent ready tasks, by priority and then by who is ready longer, and
+nobody overtakes a task that does not fit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(eq=False)
+class Stream:
+    """A FIFO; the first of `tasks` is its head, `last` is what was submitted last."""
+
+    priority: int = 0
+    tasks: deque[Task] = field(default_factory=deque)
+    last: Task | None = None
+
+
+@dataclass(eq=False)
+class Task:
+    """Anything queued. Without an engine it is a record, or a wait for the end of `after`. `memory` is what it holds."""
+
+    stream: Stream
+    engine: str = ""
+    cores: int = 1
+    cost_ns: int = 0
+    body: Callable[[], object] = lambda: None
+    memory: tuple[bytearray, ...] = ()
+    after: Task | None = None
+    number: int = 0
+    submitted: int = 0
+    started: int = -1
+    finished: int = -1
+    result: object = None
+    waiters: list[Stream] = field(default_factory=list)
+
+
+class Model:
+    """One device; `capacity` says how many cores or lanes every engine has."""
+
+    def __init__(self, capacity: dict[str, int]) -> None:
+        self.now = self.turn = 0
+        self.free = {**capacity, "timers": 0}
+        self.ready: dict[str, list[tuple[int, int, Task]]] = {name: [] for name in self.free}
+        self.running: list[Task] = []
+        self.tasks: list[Task] = []
+        self.news: deque[Stream] = deque()
+
+    def submit(self, task: Task) -> Task:
+        """Append a task to its stream."""
+        task.number, task.submitted = len(self.tasks), self.now
+        self.tasks.append(task)
+        task.stream.tasks.append(task)
+        task.stream.last = task
+        if len(task.stream.tasks) == 1:
+            self.news.append(task.stream)
+        return task
+
+    def run(self, task: Task | None = None) -> None:
+        """Go on until a task has ended; without one, until nothing more happens at the present instant."""
+        while task is None or task.finished < 0:
+            self._settle()
+            ends = min((running.started + running.cost_ns for running in self.running), default=None)
+            if task is None and ends != self.now:
+                return
+            if ends is not None and (task is None or task.finished < 0):
+                self._end_all(ends)
+        self._settle()
+
+    def _end_all(self, now: int) -> None:
+        self.now = now
+        for task in sorted(self.running, key=lambda running: running.number):
+            if task.started + task.cost_ns == now:
+                self.running.remove(task)
+                self.free[task.engine] += task.cores
+                task.result = task.body()
+                self._end(task)
+                self._look(task.stream)
+
+    def _settle(self) -> None:
+        while self.news:
+            self._look(self.news.popleft())
+        for engine, ready in self.ready.items():
+            while ready and min(ready)[2].cores <= self.free[engine]:
+                task = min(ready)[2]
+                ready.remove(min(ready))
+                self.free[engine] -= task.cores
+                task.started = self.now
+                self.running.append(task)
+
+    def _look(self, stream: Stream) -> None:
+        while stream.tasks:
+            head = stream.tasks[0]
+            if head.engine:
+                self.turn += 1
+                self.ready[head.engine].append((stream.priority, self.turn, head))
+                return
+            head.started = self.now if head.started < 0 else head.started
+            if head.after is not None and head.after.finished < 0:
+                head.after.waiters.append(stream)
+                return
+            self._end(head)
+
+    def _end(self, task: Task) -> None:
+        task.finished = self.now
+        task.memory = ()
+        task.stream.tasks.popleft()
+        self.news.extend(task.waiters)
