@@ -164,9 +164,7 @@ class Device:
         """
         return self._copy(dst, src, nbytes, kind)
 
-    def _copy(
-        self, dst: Operand, src: Operand, nbytes: int | None = None, kind: int | None = None
-    ) -> Task[None]:
+    def _copy(self, dst: Operand, src: Operand, nbytes: int | None = None, kind: int | None = None) -> Task[None]:
         self._check()
         engine, target, source = check_copy(self, dst, src, nbytes, kind)
         return self._loose_stream()._enqueue_copy(engine, (target, source), source.nbytes, 4)

@@ -18,4 +18,6 @@ def device_dtype(dtype: npt.DTypeLike) -> np.dtype[np.generic]:
         return found.newbyteorder("=") if not found.isnative else found
     if found.kind == "V" and found.fields is None and found.subdtype is None and found.type is not np.void:
         return found
-    raise TypeError(f"dtype {found} cannot live in device memory: only numbers can ({', '.join('bool int uint float complex'.split())})")
+    raise TypeError(
+        f"dtype {found} cannot live in device memory: only numbers can ({'bool, int, uint, float, complex'})"
+    )

@@ -249,7 +249,7 @@ def host_array(operand: Array | bytes | bytearray | memoryview, what: str) -> Ar
 def check_copy(
     device: Device, dst: Operand, src: Operand, nbytes: int | None, kind: int | None
 ) -> tuple[str, Array, Array]:
-    """Check a copy and give its engine and the two arrays; whatever is wrong is raised here, before anything happens."""
+    """Check a copy, and give its engine and the two arrays; what is wrong is raised before anything happens."""
     to_device, from_device = isinstance(dst, Buffer), isinstance(src, Buffer)
     engine = ENGINE_OF[to_device, from_device]
     target = _device_side(device, dst) if isinstance(dst, Buffer) else host_array(dst, "dst")
@@ -309,4 +309,3 @@ def _is_raw(array: Array) -> bool:
 
 def _same_but_order(target: Array, source: Array) -> bool:
     return target.dtype.newbyteorder("=") == source.dtype.newbyteorder("=")
-

@@ -38,7 +38,7 @@ class RuntimeClock:
 
     @property
     def name(self) -> str:
-        """"wall" or "virtual"."""
+        """The name of the clock, wall or virtual."""
         return self._machine.clock.name
 
     def now_ns(self) -> int:
@@ -66,7 +66,6 @@ class RuntimeClock:
             await Ended(item)
         else:
             await asyncio.sleep(seconds)
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,5 +242,3 @@ def run(main: Callable[..., Awaitable[T]], *args: object) -> T:
     except ImportError:
         fast = False
     return anyio.run(main, *args, backend="asyncio", backend_options={"use_uvloop": fast})
-
-

@@ -140,10 +140,10 @@ class Stream:
         return event
 
     def wait(self, what: Event | Task[object] | Stream) -> Task[None]:
-        """Hold later tasks of this stream until something is complete: an event's latest record, a task, or all that
-        another stream has been given so far. Never waits on the host; mirrors aclrtStreamWaitEvent.
+        """Hold later tasks of this stream until something is complete; mirrors aclrtStreamWaitEvent.
 
-        An event that was never recorded holds nothing. Another context's event or stream is 107003.
+        That is an event's latest record, a task, or all that another stream has been given so far. The host does not
+        wait. An event that was never recorded holds nothing. Another context's event or stream is 107003.
         """
         self._check()
         if isinstance(what, Event):

@@ -8,7 +8,6 @@ nobody overtakes a task that does not fit.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -18,13 +17,13 @@ class Stream:
     """A FIFO; the first of `tasks` is its head, `last` is what was submitted last."""
 
     priority: int = 0
-    tasks: deque[Task] = field(default_factory=deque)
+    tasks: list[Task] = field(default_factory=list)
     last: Task | None = None
 
 
 @dataclass(eq=False)
 class Task:
-    """Anything queued. Without an engine it is a record, or a wait for the end of `after`. `memory` is what it holds."""
+    """Anything queued. Without an engine it is a record, or a wait for `after` to end; `memory` is what it holds."""
 
     stream: Stream
     engine: str = ""
@@ -42,15 +41,13 @@ class Task:
 
 
 class Model:
-    """One device; `capacity` says how many cores or lanes every engine has."""
+    """One device; `capacity` says how many cores or lanes every engine has. `news` are streams to look at."""
 
     def __init__(self, capacity: dict[str, int]) -> None:
         self.now = self.turn = 0
         self.free = {**capacity, "timers": 0}
         self.ready: dict[str, list[tuple[int, int, Task]]] = {name: [] for name in self.free}
-        self.running: list[Task] = []
-        self.tasks: list[Task] = []
-        self.news: deque[Stream] = deque()
+        self.running, self.tasks, self.news = list[Task](), list[Task](), list[Stream]()
 
     def submit(self, task: Task) -> Task:
         """Append a task to its stream."""
@@ -66,14 +63,13 @@ class Model:
         """Go on until a task has ended; without one, until nothing more happens at the present instant."""
         while task is None or task.finished < 0:
             self._settle()
-            ends = min((running.started + running.cost_ns for running in self.running), default=None)
-            if task is None and ends != self.now:
-                return
-            if ends is not None and (task is None or task.finished < 0):
-                self._end_all(ends)
+            ends = [running.started + running.cost_ns for running in self.running]
+            if self.now not in ends if task is None else task.finished >= 0:
+                break
+            self._complete(min(ends))
         self._settle()
 
-    def _end_all(self, now: int) -> None:
+    def _complete(self, now: int) -> None:
         self.now = now
         for task in sorted(self.running, key=lambda running: running.number):
             if task.started + task.cost_ns == now:
@@ -85,30 +81,26 @@ class Model:
 
     def _settle(self) -> None:
         while self.news:
-            self._look(self.news.popleft())
+            self._look(self.news.pop(0))
         for engine, ready in self.ready.items():
-            while ready and min(ready)[2].cores <= self.free[engine]:
-                task = min(ready)[2]
-                ready.remove(min(ready))
-                self.free[engine] -= task.cores
-                task.started = self.now
-                self.running.append(task)
+            while ready and (first := min(ready))[2].cores <= self.free[engine]:
+                ready.remove(first)
+                self.free[engine] -= first[2].cores
+                first[2].started = self.now
+                self.running.append(first[2])
 
     def _look(self, stream: Stream) -> None:
-        while stream.tasks:
-            head = stream.tasks[0]
-            if head.engine:
-                self.turn += 1
-                self.ready[head.engine].append((stream.priority, self.turn, head))
-                return
+        while stream.tasks and not (head := stream.tasks[0]).engine:
             head.started = self.now if head.started < 0 else head.started
             if head.after is not None and head.after.finished < 0:
                 head.after.waiters.append(stream)
                 return
             self._end(head)
+        if stream.tasks:
+            self.turn += 1
+            self.ready[stream.tasks[0].engine].append((stream.priority, self.turn, stream.tasks[0]))
 
     def _end(self, task: Task) -> None:
-        task.finished = self.now
-        task.memory = ()
-        task.stream.tasks.popleft()
-        self.news.extend(task.waiters)
+        task.finished, task.memory = self.now, ()
+        task.stream.tasks.pop(0)
+        self.news += task.waiters

@@ -142,9 +142,7 @@ async def test_a_launch_takes_as_many_cores_as_it_has_blocks():
     """What fits beside it runs at once, what does not waits."""
     async with open_device() as device:  # four cores
         streams = [device.create_stream() for _ in range(4)]
-        tasks = [
-            stream.launch(work(10), blocks=blocks) for stream, blocks in zip(streams, (3, 1, 2, 100), strict=True)
-        ]
+        tasks = [stream.launch(work(10), blocks=blocks) for stream, blocks in zip(streams, (3, 1, 2, 100), strict=True)]
         await device.synchronize()
         assert [t.started_ns for t in tasks] == [0, 0, 10_000, 20_000]
         assert [r.cores for r in device.runtime.timeline.records] == [3, 1, 2, 4]

@@ -248,14 +248,14 @@ def test_closing_a_runtime_in_full_work_wakes_everybody():
                 ready.wait(LIMIT_S)
                 time.sleep(0.002)
                 device.runtime.close(drain=False)
-                return None
+                return
             with pytest.raises(ca.CannError, match="closed"):
                 if index == 0:
                     asyncio.run(waiting())
                 else:
                     ready.wait(LIMIT_S)
                     (None, task.result, stream.synchronize, device.synchronize)[index]()
-            return None
+            return
 
         in_threads(5, use)
         hold.let_go()

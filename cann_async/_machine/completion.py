@@ -209,10 +209,7 @@ def _drive_shielded(machine: Machine) -> bool:
 
     `_signal.signal` costs 0.3 us, `signal.signal` 4.6 us: it only converts enums.
     """
-    if (
-        threading.get_ident() != MAIN_THREAD
-        or _signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    ):
+    if threading.get_ident() != MAIN_THREAD or _signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return machine.drive()
     hits = 0
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .machine import Machine
 
 
-
 class Engine:
     """One engine of one device with `capacity` cores or lanes, of which `free` are not at work.
 

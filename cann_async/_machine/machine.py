@@ -89,7 +89,7 @@ class Machine:
         self._polls = 0
         self._last_poll = 0
         self._mutex = threading.RLock()
-        """Guards lists of waiters. Re-entrant: a garbage collection within may forget a stream, which leaves a waiter."""
+        """Guards lists of waiters. Re-entrant: a garbage collection within may forget a stream, and leave one."""
         self.scheduler = Scheduler(self)
         self.workers = Workers(self)
         self.bodies = Bodies(self)
@@ -130,8 +130,10 @@ class Machine:
             self._device_thread.ring()
 
     def poll(self) -> None:
-        """A host asks how things stand. On virtual time that brings the present instant up to date; and many
-        questions in a row, with nothing else done between them, let the next thing happen, so polling ends."""
+        """Bring the present instant of virtual time up to date, because a host asks how things stand.
+
+        Many questions in a row, with nothing else done between them, let the next thing happen: so polling ends.
+        """
         clock = self.clock
         if isinstance(clock, VirtualClock):
             asked = self.next_id()
@@ -315,7 +317,7 @@ class Machine:
         self.bodies.stop()
 
     def abandon(self) -> None:
-        """Nobody holds the runtime any more: let idle threads end. Called by a garbage collection, so it takes no lock."""
+        """Let idle threads end: nobody holds the runtime. A garbage collection calls it, so it takes no lock."""
         if not any(queue.pending for queue in list(self.queues)):
             self._device_thread.stop()
             self.workers.stop()

@@ -65,5 +65,5 @@ class Queue:
         return len(self.tasks) + (head is not None and head.state < DONE)
 
     def wake(self) -> None:
-        """Have the driver look at the queue again: what its head waits for has happened. (A queue is a Waiter.)"""
+        """Have the driver look at the queue again: what its head waits for has happened. (A queue is a Waiter.)."""
         self.machine.post(self)

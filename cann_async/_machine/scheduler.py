@@ -124,7 +124,7 @@ class Scheduler:
         self.advance(queue)
 
     def drop(self, queue: Queue, error: BaseException) -> None:
-        """End everything in the queue with `error`; what is running goes on unheard and keeps its engine till it ends."""
+        """End all that is in the queue with `error`; what is running goes on unheard and keeps its engine till then."""
         dropped: list[Item] = []
         while queue.tasks:
             dropped.append(queue.tasks.popleft())

@@ -185,11 +185,15 @@ def _explain(wall: tuple[Run, Run], virtual: tuple[Run, Run], cores: int, output
     bare = bare_gain()
     little = " There is little to gain: the cores are busy, or too few." if bare < 1.2 else ""
     return [
-        f"Wall clock, {_gain(wall):.2f}x: here the engines are threads on {cores} CPU cores, and the kernel takes most "
-        f"of the time, so the gain is what the cores allow. For comparison: {STREAMS} bare threads that do the same "
-        f"NumPy work without a device gain {bare:.2f}x on this computer now.{little}",
-        f"Virtual clock, {_gain(virtual):.2f}x: copies in, kernels and copies out run at the same time, each on "
-        "its own engine. With three engines 3x is the most; filling and draining the pipeline takes the rest.",
+        (
+            f"Wall clock, {_gain(wall):.2f}x: here the engines are threads on {cores} CPU cores, and the kernel "
+            f"takes most of the time, so the gain is what the cores allow. For comparison: {STREAMS} bare threads that "
+            f"do the same NumPy work without a device gain {bare:.2f}x on this computer now.{little}"
+        ),
+        (
+            f"Virtual clock, {_gain(virtual):.2f}x: copies in, kernels and copies out run at the same time, each on "
+            "its own engine. With three engines 3x is the most; filling and draining the pipeline takes the rest."
+        ),
         f"The trace of the virtual clock is in {output}: open it in https://ui.perfetto.dev",
     ]
 

@@ -1,4 +1,4 @@
-"""Three chips by name. Core counts, memory and peaks are published figures of the product class; the rest is assumed."""
+"""Three chips by name: cores, memory and peaks are of the order published for each class; the rest is assumed."""
 
 from __future__ import annotations
 

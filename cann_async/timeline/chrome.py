@@ -59,7 +59,7 @@ def _slices(record: Record, start: int, tracks: dict[tuple[int, int], str], orde
 def _slice(record: Record, start: int, category: str, pid: int, tid: int, args: dict[str, object]) -> str:
     head = json.dumps({"name": record.name, "cat": category, "ph": "X", "pid": pid, "tid": tid})
     times = f'"ts":{_us(record.started_ns - start)},"dur":{_us(record.duration_ns)}'
-    return f"{head[:-1]},{times},\"args\":{json.dumps(args)}}}"
+    return f'{head[:-1]},{times},"args":{json.dumps(args)}}}'
 
 
 def _names(tracks: dict[tuple[int, int], str]) -> list[str]:
