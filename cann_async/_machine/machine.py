@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 FOREVER = 1 << 62
 CLOCKS = ("wall", "virtual")
 BACKLOG = 100
-"""With fewer tasks in its queue a host that enqueues is not made to breathe."""
+"""With fewer tasks that have not ended a host that enqueues is not made to breathe."""
 PATIENCE = 100
 """So many questions in a row a host on virtual time may ask before time goes on."""
 log = logging.getLogger("cann_async")
@@ -117,9 +117,9 @@ class Machine:
         if self.asleep:
             self._device_thread.ring()
 
-    def breathe(self, queue: Queue) -> None:
-        """A host has enqueued a thousand tasks more: on the wall clock let the device keep up."""
-        if len(queue.tasks) > BACKLOG and not self.clock.modelled and not self.on_device_thread():
+    def breathe(self, submitted: int) -> None:
+        """Let the device keep up, on the wall clock: a host has enqueued a thousand tasks more, `submitted` in all."""
+        if submitted - len(self.records) > BACKLOG and not self.clock.modelled and not self.on_device_thread():
             self._device_thread.hand_over()
 
     def arrive(self, arrival: Arrival) -> None:

@@ -21,6 +21,7 @@ ROUNDS = 4
 SMALL_COPIES = 10_000
 SIDE = 768
 Bytes = npt.NDArray[np.uint8]
+Operand = blocking.Buffer | Bytes
 
 
 def _touched(array: Bytes, value: int) -> Bytes:
@@ -110,7 +111,12 @@ def _on_stream(stack: ExitStack, direction: str) -> Sides:
     stream = device.create_stream()
     buffer, other = _filled(device), _filled(device)
     pinned = _touched(device.malloc_host(LARGE, np.uint8), 1)
-    target, source = {"h2d": (buffer, pinned), "d2h": (pinned, buffer), "d2d": (other, buffer)}[direction]
+    ends: dict[str, tuple[Operand, Operand]] = {
+        "h2d": (buffer, pinned),
+        "d2h": (pinned, buffer),
+        "d2d": (other, buffer),
+    }
+    target, source = ends[direction]
 
     def ours() -> float:
         start = time.perf_counter()
