@@ -61,13 +61,14 @@ class Model:
 
     def run(self, task: Task | None = None) -> None:
         """Go on until a task has ended; without one, until nothing more happens at the present instant."""
-        while task is None or task.finished < 0:
+        if task is None or task.finished < 0:
             self._settle()
-            ends = [running.started + running.cost_ns for running in self.running]
-            if self.now not in ends if task is None else task.finished >= 0:
-                break
-            self._complete(min(ends))
-        self._settle()
+        while (self.now == self._next_end()) if task is None else (task.finished < 0):
+            self._complete(self._next_end())
+            self._settle()
+
+    def _next_end(self) -> int:
+        return min((task.started + task.cost_ns for task in self.running), default=-1)
 
     def _complete(self, now: int) -> None:
         self.now = now

@@ -39,7 +39,7 @@ BYTES, BUFFERS, HOSTS, EVENTS = 8, 3, 4, 2
 SKIP = bool(os.environ.get("SKIP_M1"))
 PINNED = 2
 """The first so many host arrays are pinned."""
-ENGINES = {"ai_core": 4, "ai_vector": 2, "ai_cpu": 1}
+ENGINES = {"ai_core": 3, "ai_vector": 2, "ai_cpu": 1}
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop] | None] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
@@ -213,18 +213,19 @@ def programs(kinds: tuple[str, ...] = ("blocks", "whole")) -> st.SearchStrategy[
     launch = st.builds(
         Launch, stream, st.sampled_from(list(ENGINES)), SHORT, st.integers(1, 6), buf, buf, byte, st.sampled_from(kinds)
     )
-    ops = st.one_of(
-        launch,
-        launch,
-        launch,
+    copies = (
         st.builds(CopyIn, stream, buf, host, nbytes),
         st.builds(CopyOut, stream, host, buf, nbytes),
         st.builds(CopyOver, stream, buf, buf, nbytes),
         st.builds(Fill, stream, buf, byte),
+    )
+    orders = (
         st.builds(Record, stream, event),
         st.builds(WaitEvent, stream, event),
         st.builds(WaitTask, stream, back),
         st.builds(WaitStream, stream, stream),
+    )
+    host_steps = (
         st.builds(Renew, buf, st.booleans()),
         st.builds(Poke, host, byte),
         st.builds(Get, buf),
@@ -234,8 +235,12 @@ def programs(kinds: tuple[str, ...] = ("blocks", "whole")) -> st.SearchStrategy[
         st.builds(Query, stream),
         st.builds(Sleep, SHORT),
     )
+    ops = st.one_of(*6 * (launch,), *2 * copies, *2 * orders, *host_steps)
     return st.builds(
-        Program, st.lists(st.integers(0, 7), min_size=1, max_size=4), st.integers(1, 2), st.lists(ops, max_size=40)
+        Program,
+        st.lists(st.just(0) | st.integers(0, 7), min_size=1, max_size=4),
+        st.integers(1, 2),
+        st.lists(ops, max_size=8) | st.lists(ops, min_size=15, max_size=40),
     )
 
 

@@ -112,7 +112,7 @@ class Scheduler:
                     engine.called = True
                     self._called.append(engine)
                 return
-            item.started = now = self._now()
+            item.started = self._machine.clock.last_ns = now = self._now()
             item.lane = 0
             if not self._passes(item, now):
                 return

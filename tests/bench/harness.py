@@ -42,7 +42,7 @@ class Sides(NamedTuple):
     peer: Peer
 
 
-class Missing(Exception):
+class UnavailableError(Exception):
     """Our own side needs something that is not installed; the text says what, and how to get it."""
 
 
@@ -133,7 +133,7 @@ def measure(row: Row, reps: int) -> Result:
     with ExitStack() as stack:
         try:
             ours, peer = row.set_up(stack)
-        except Missing as missing:
+        except UnavailableError as missing:
             result.note = f"not measured: {missing}"
             return result
         result.peer_name = peer.name

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import peers
-from harness import Measure, Missing, Peer, Sides, has, row
+from harness import Measure, Peer, Sides, UnavailableError, has, row
 
 import cann_async as ca
 import cann_async.sync as blocking
@@ -83,7 +83,7 @@ def await_asyncio(stack: ExitStack) -> Sides:
 def await_uvloop(stack: ExitStack) -> Sides:
     """Launch and await, one by one, on uvloop."""
     if not has("uvloop"):
-        raise Missing("pip install uvloop")
+        raise UnavailableError("pip install uvloop")
     import uvloop
 
     return _await_each(stack, uvloop.new_event_loop)
