@@ -35,7 +35,7 @@ EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "400"))
 common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 pytestmark = pytest.mark.timeout(60 + EXAMPLES)
 
-BYTES, BUFFERS, HOSTS, EVENTS = 8, 3, 4, 2
+BYTES, STREAMS, BUFFERS, HOSTS, EVENTS = 8, 5, 3, 4, 2
 SKIP = bool(os.environ.get("SKIP_M1"))
 PINNED = 2
 """The first so many host arrays are pinned."""
@@ -208,11 +208,11 @@ SHORT = st.integers(0, 6)
 
 def programs(kinds: tuple[str, ...] = ("blocks", "whole")) -> st.SearchStrategy[Program]:
     """Make programs with kernels of these kinds."""
-    stream, buf, host, event = (st.integers(0, n - 1) for n in (4, BUFFERS, HOSTS, EVENTS))
+    stream, buf, host, event = (st.integers(0, n - 1) for n in (STREAMS, BUFFERS, HOSTS, EVENTS))
     nbytes, byte, back = st.integers(0, BYTES), st.integers(0, 255), st.integers(0, 12)
-    launch = st.builds(
-        Launch, stream, st.sampled_from(list(ENGINES)), SHORT, st.integers(1, 6), buf, buf, byte, st.sampled_from(kinds)
-    )
+    engine = st.sampled_from(("ai_core", "ai_core", "ai_core", "ai_vector", "ai_cpu"))
+    blocks = st.sampled_from((1, 2, 3, 1, 2, 5))
+    launch = st.builds(Launch, stream, engine, SHORT, blocks, buf, buf, byte, st.sampled_from(kinds))
     copies = (
         st.builds(CopyIn, stream, buf, host, nbytes),
         st.builds(CopyOut, stream, host, buf, nbytes),
@@ -235,12 +235,13 @@ def programs(kinds: tuple[str, ...] = ("blocks", "whole")) -> st.SearchStrategy[
         st.builds(Query, stream),
         st.builds(Sleep, SHORT),
     )
-    ops = st.one_of(*6 * (launch,), *2 * copies, *2 * orders, *host_steps)
+    priority = st.just(0) | st.integers(0, 7)
+    ops = st.one_of(*8 * (launch,), *2 * copies, *2 * orders, *host_steps)
     return st.builds(
         Program,
-        st.lists(st.just(0) | st.integers(0, 7), min_size=1, max_size=4),
+        st.lists(priority, min_size=1, max_size=2) | st.lists(priority, min_size=3, max_size=STREAMS),
         st.integers(1, 2),
-        st.lists(ops, max_size=8) | st.lists(ops, min_size=15, max_size=40),
+        st.lists(ops, max_size=8) | st.lists(ops, min_size=20, max_size=50),
     )
 
 

@@ -56,7 +56,7 @@ print((time.perf_counter() - start) * 1e3)
 
 
 def _run(code: str, bytecode: str | None = None) -> str:
-    """Run code in a fresh interpreter and give what it prints; `bytecode` is a folder where compiled modules are kept."""
+    """Run code in a fresh interpreter and give what it prints; `bytecode` keeps compiled modules."""
     env = dict(os.environ)
     if bytecode is not None:
         env.pop("PYTHONDONTWRITEBYTECODE", None)
