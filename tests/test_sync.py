@@ -224,17 +224,19 @@ def test_a_second_ctrl_c_interrupts_a_kernel_that_runs_in_place():
         [
             sys.executable,
             "-c",
-            ("import time, sys\n"
-            "import cann_async.sync as ca\n"
-            "@ca.kernel(cost=ca.Cost(seconds=1))\n"
-            "def stuck(block):\n"
-            "    print('in', flush=True)\n"
-            "    end = time.monotonic() + 60\n"
-            "    while time.monotonic() < end: time.sleep(0.01)\n"
-            "device = ca.open_device(clock='virtual')\n"
-            "task = device.default_stream.launch(stuck)\n"
-            "try: task.result()\n"
-            "except BaseException as e: print(type(e).__name__, flush=True)\n"),
+            (
+                "import time, sys\n"
+                "import cann_async.sync as ca\n"
+                "@ca.kernel(cost=ca.Cost(seconds=1))\n"
+                "def stuck(block):\n"
+                "    print('in', flush=True)\n"
+                "    end = time.monotonic() + 60\n"
+                "    while time.monotonic() < end: time.sleep(0.01)\n"
+                "device = ca.open_device(clock='virtual')\n"
+                "task = device.default_stream.launch(stuck)\n"
+                "try: task.result()\n"
+                "except BaseException as e: print(type(e).__name__, flush=True)\n"
+            ),
         ],
         env=environment(),
         stdout=subprocess.PIPE,
