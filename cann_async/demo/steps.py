@@ -46,7 +46,7 @@ async def ten_steps() -> bool:
 
         called = now()
         copy_x, copy_y = stream.memcpy(x, host_x), stream.memcpy(y, host_y)
-        _step(5, "copy H2D", "aclrtMemcpyAsync", f"x and y, both queued in {duration(now() - called)}")
+        _step(5, "copy H2D", "aclrtMemcpyAsync", f"x and y queued in {duration(now() - called)}")
 
         called = now()
         launch = stream.launch(add, x, y, z, blocks=BLOCKS)
