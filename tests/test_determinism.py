@@ -1,169 +1,233 @@
-"""The same program gives the same timeline, to the byte: on every run, on every loop and on none, for any hash seed."""
+"""The same program gives the same saved timeline, byte for byte: on every run, loop, hash seed and Python version.
+
+Every run is a process of its own that runs this file as a script, with the program and the loop as arguments, and
+prints a digest of the timeline it has saved.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import hashlib
 import os
+import random
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import uvloop
 
 import cann_async as ca
 import cann_async.sync as blocking
 
-LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
-SOC = ca.Soc(ai_cores=4, vector_cores=2)
-keep: list[list[ca.Stream]] = []
-"""Streams that nobody closes: their runtime is closed."""
-GOLDEN = Path(__file__).parent / "golden" / "determinism.json"
+SOC = ca.Soc(name="determinism", ai_cores=4, vector_cores=2, ai_cpus=1, copy_latency_ns=3, launch_ns=2)
+LOOPS = ("asyncio", "uvloop", "none")
+RUNS = int(os.environ.get("DETERMINISM_RUNS", "10"))
 
 
-def kernel(engine: str, microseconds: float) -> ca.Kernel[..., None]:
-    """Make a kernel that takes so long and adds one."""
+@functools.cache
+def kernel(engine: str, ns: int) -> ca.Kernel[..., Any]:
+    """Make a kernel that takes so long and mixes two buffers."""
 
-    @ca.kernel(engine=engine, cost=ca.Cost(seconds=microseconds * 1e-6))
-    def add_one(block: ca.Block, x: np.ndarray) -> None:
-        x[block.slice(x.size)] += 1
+    @ca.kernel(engine=engine, cost=ca.Cost(seconds=ns * 1e-9))
+    def mix(block: ca.Block, out: Any, given: Any) -> None:
+        part = block.slice(out.size)
+        out[part] = 5 * out[part] + given[part] + block.index
 
-    return add_one
-
-
-def enqueue(device: ca.Device) -> None:
-    """Enqueue a program in which streams meet, compete and tie."""
-    streams = [device.default_stream] + [device.create_stream(priority=index % 3) for index in range(5)]
-    kernels = [kernel("ai_core", 10), kernel("ai_vector", 10), kernel("ai_core", 7)]
-    host = device.malloc_host((64,), np.float32)
-    host[:] = 1
-    buffers = [device.zeros((64,), np.float32) for _ in streams]
-    for step in range(12):
-        for index, (stream, buffer) in enumerate(zip(streams, buffers, strict=True)):
-            stream.memcpy(buffer, host)
-            stream.launch(kernels[(index + step) % 3], buffer, blocks=1 + (index + step) % 5)
-            streams[(index + 1) % len(streams)].wait(stream.record())
-    device.default_stream.wait(streams[-1])
-    keep.append(streams)
+    mix.__name__ = f"{engine}-{ns}"
+    return mix
 
 
-def saved(runtime: ca.Runtime, folder: Path) -> bytes:
-    """Give the bytes of the saved timeline."""
-    return runtime.timeline.save(folder / "trace.json").read_bytes()
+# -- one host -----------------------------------------------------------------------------------------------------------
 
 
-def on_loop(factory: Callable[[], asyncio.AbstractEventLoop], folder: Path) -> bytes:
-    """Run the program through asyncio."""
-
-    async def main() -> bytes:
-        async with ca.Runtime(clock="virtual", soc=SOC) as runtime:
-            enqueue(runtime.device(0))
-            await runtime.device(0).synchronize()
-            return saved(runtime, folder)
-
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(main())
-
-
-def without_loop(folder: Path) -> bytes:
-    """Run the program through the blocking twin."""
-    with blocking.Runtime(clock="virtual", soc=SOC) as runtime:
-        enqueue(runtime.device(0))
-        runtime.device(0).synchronize()
-        return saved(runtime, folder)
-
-
-def test_every_loop_and_none_give_the_same_bytes_ten_times(tmp_path: Path) -> None:
-    """One timeline, thirty runs; the golden file has it, too, and so compares the Pythons that run these tests."""
-    timelines = {without_loop(tmp_path) for _ in range(10)}
-    for factory in LOOPS.values():
-        timelines |= {on_loop(factory, tmp_path) for _ in range(10)}
-    assert len(timelines) == 1
-    if os.environ.get("UPDATE_GOLDEN"):
-        GOLDEN.write_bytes(*timelines)
-    assert timelines == {GOLDEN.read_bytes()}
-
-
-def test_the_hash_seed_changes_nothing(tmp_path: Path) -> None:
-    """Nothing depends on the order of a set."""
-    program = (
-        "import sys, pathlib, importlib.util as u; spec = u.spec_from_file_location('program', sys.argv[1]); "
-        "module = u.module_from_spec(spec); spec.loader.exec_module(module); "
-        "sys.stdout.buffer.write(module.without_loop(pathlib.Path(sys.argv[2])))"
-    )
-    for seed in ("0", "1", "random"):
-        ran = subprocess.run(
-            [sys.executable, "-c", program, __file__, str(tmp_path)],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        )
-        assert ran.stdout == GOLDEN.read_bytes()
+def one_host(runtime: ca.Runtime) -> Generator[Callable[[], Any], Any, str]:
+    """A long random program of one host; yields what the host waits for. Gives a digest of all results."""
+    draw = random.Random("one host").randrange
+    device = runtime.device()
+    streams = [device.create_stream(priority, name=f"s{priority}") for priority in (0, 0, 3, 7, 7)]
+    events = [device.create_event() for _ in range(3)]
+    buffers = [device.zeros(16, np.uint8) for _ in range(6)]
+    host = device.malloc_host(16, np.uint8)
+    host[:] = range(16)
+    for number in range(1500):
+        stream, other = streams[draw(5)], streams[draw(5)]
+        x, y = buffers[draw(6)], buffers[draw(6)]
+        match draw(16):
+            case 0:
+                stream.memcpy(x, host)
+            case 1:
+                stream.memcpy(x, np.full(16, number % 256, np.uint8))
+            case 2:
+                stream.memcpy(x, y)
+            case 3:
+                stream.memcpy(host, x)
+            case 4:
+                stream.memset(x, number % 256)
+            case 5:
+                stream.record(events[draw(3)])
+            case 6:
+                stream.wait(events[draw(3)])
+            case 7:
+                stream.wait(other)
+            case 8 if number % 3 == 0:
+                yield (stream.synchronize, events[draw(3)].synchronize)[draw(2)]
+            case 9 if number % 3 == 0:
+                yield functools.partial(runtime.clock.sleep, draw(40) * 1e-9)
+            case _:
+                body = kernel(("ai_core", "ai_core", "ai_vector", "ai_cpu")[draw(4)], draw(12))
+                stream.launch(body, x, y, blocks=1 + draw(6))
+    digest = hashlib.sha256()
+    for stream in streams:
+        yield stream.synchronize
+    for buffer in buffers:
+        digest.update((yield buffer.get))
+    for stream in streams:
+        yield stream.close
+    return digest.hexdigest()
 
 
-async def two_hundred_hosts(runtime: ca.Runtime) -> tuple[tuple[int, int], ...]:
-    """Let hosts pass work on through queues, locks, gather, task groups and sleeps; give who finished what when."""
-    device = runtime.device(0)
-    streams = [device.create_stream(priority=index % 4) for index in range(8)]
-    kernels = [kernel("ai_core", 3 + index % 5) for index in range(8)]
-    buffers = [device.zeros((16,), np.float32) for _ in range(8)]
-    queues = [asyncio.Queue[int](maxsize=2) for _ in range(50)]
-    lock = asyncio.Lock()
-    done: list[tuple[int, int]] = []
+async def drive(game: Generator[Callable[[], Any], Any, str]) -> str:
+    """Run the program of one host in a coroutine."""
+    given: Any = None
+    try:
+        while True:
+            given = await game.send(given)()
+    except StopIteration as end:
+        return str(end.value)
 
-    async def work(number: int) -> None:
-        index = number % 8
-        await streams[index].launch(kernels[index], buffers[index], blocks=1 + number % 4)
 
-    async def produce(lane: int) -> None:
-        for number in range(4):
-            await work(lane + number)
-            await queues[lane].put(lane * 10 + number)
+def drive_blocking(game: Generator[Callable[[], Any], Any, str]) -> str:
+    """Run the program of one host without a loop."""
+    given: Any = None
+    try:
+        while True:
+            given = game.send(given)()
+    except StopIteration as end:
+        return str(end.value)
 
-    async def move(lane: int) -> None:
-        for _ in range(4):
-            number = await queues[lane].get()
-            await asyncio.gather(work(number), asyncio.gather(work(number + 1), asyncio.sleep(0)))
-            await queues[(lane + 7) % 25 + 25].put(number)
 
-    async def finish(lane: int) -> None:
-        for _ in range(4):
-            number = await queues[lane].get()
-            async with lock:
-                await runtime.clock.sleep(1e-6)
-            done.append((number, runtime.clock.now_ns()))
+# -- many hosts ---------------------------------------------------------------------------------------------------------
 
-    async def group_up(lane: int) -> None:
-        async with asyncio.TaskGroup() as group:
-            for number in range(3):
-                group.create_task(work(lane + number))
-        await runtime.clock.sleep(5e-6)
 
-    async with asyncio.TaskGroup() as group:
-        for lane in range(25):
-            group.create_task(produce(lane))
-            group.create_task(move(lane))
-            group.create_task(finish(lane + 25))
-        for lane in range(125):
-            group.create_task(group_up(lane))
+async def many_hosts(runtime: ca.Runtime) -> str:
+    """Two hundred coroutines that hand work on by all that asyncio has; gives a digest of what they saw, and when."""
+    device, clock = runtime.device(), runtime.clock
+    streams = [device.create_stream(number % 8) for number in range(12)]
+    queues: list[asyncio.Queue[int]] = [asyncio.Queue(maxsize=1 + number % 3) for number in range(20)]
+    lock, room, begun = asyncio.Lock(), asyncio.Semaphore(5), asyncio.Event()
+    turn = asyncio.Condition()
+    log: list[tuple[Any, ...]] = []
+
+    async def launch(who: int, ns: int) -> None:
+        stream = streams[who % len(streams)]
+        await stream.launch(kernel(("ai_core", "ai_vector", "ai_cpu")[ns % 3], ns), *buffers[who % 3], blocks=1 + ns % 5)
+
+    async def worker(who: int) -> None:
+        """Take from one queue, work, put into the next; in one of ten ways."""
+        draw = random.Random(f"worker {who}").randrange
+        take, give = queues[who % 20], queues[(who + 1 + who // 20) % 20]
+        for step in range(4):
+            token = await take.get()
+            match (who + step) % 10:
+                case 0:
+                    async with lock:
+                        await launch(who, draw(9))
+                case 1:
+                    await asyncio.gather(launch(who, draw(9)), asyncio.gather(launch(who + 1, 3), launch(who + 2, 4)))
+                case 2:
+                    async with asyncio.TaskGroup() as group:
+                        for i in range(3):
+                            group.create_task(launch(who + i, draw(9)))
+                case 3:
+                    await clock.sleep(draw(30) * 1e-9)
+                case 4:
+                    async with room:
+                        await asyncio.wait_for(launch(who, draw(9)), 60)
+                case 5:
+                    event = streams[who % 12].record()
+                    streams[(who + 5) % 12].wait(event)
+                    await event
+                case 6:
+                    done = asyncio.get_running_loop().create_future()
+                    streams[who % 12].memset(buffers[0][0], 1).add_done_callback(lambda _, done=done: done.set_result(0))
+                    await done
+                case 7:
+                    await asyncio.shield(asyncio.create_task(launch(who, draw(9))))
+                case 8:
+                    tasks = [asyncio.ensure_future(launch(who, ns)) for ns in (5, 1)]
+                    for finished in asyncio.as_completed(tasks):
+                        await finished
+                    await asyncio.sleep(0)
+                case _:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(60):
+                            await streams[who % 12].synchronize()
+            log.append((clock.now_ns(), who, token))
+            async with turn:
+                turn.notify_all()
+            await give.put(token + 1)
+
+    async def feeder() -> None:
+        await begun.wait()
+        for number in range(200):
+            await queues[number % 20].put(1000 * number)
+
+    async def drain(expected: int) -> None:
+        """See that nobody starves: workers that have finished leave their queues to this one."""
+        async with turn:
+            await turn.wait_for(lambda: len(log) >= expected)
+
+    buffers = [(device.zeros(8, np.uint8), device.zeros(8, np.uint8)) for _ in range(3)]
+    workers = [asyncio.create_task(worker(who)) for who in range(200)]
+    watcher = asyncio.create_task(drain(300))
+    feeding = asyncio.create_task(feeder())
+    await clock.sleep(1e-9)
+    begun.set()
+    await watcher
+    for task in (*workers, feeding):
+        task.cancel()
+    await asyncio.gather(*workers, feeding, return_exceptions=True)
     for stream in streams:
         await stream.close()
-    return tuple(done)
+    return hashlib.sha256(repr(log[:300]).encode()).hexdigest()
 
 
-def test_two_hundred_hosts_that_pass_work_on_are_deterministic(tmp_path: Path) -> None:
-    """The same timeline, and the same results at the same times, on both loops, five runs each."""
-    seen = set()
+# -- the script ---------------------------------------------------------------------------------------------------------
 
-    async def main() -> tuple[bytes, tuple[tuple[int, int], ...]]:
+
+def main(program: str, loop: str) -> None:
+    """Run a program on a loop; print digests of the timeline it saves and of its results."""
+
+    def save(runtime: ca.Runtime) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            saved = runtime.timeline.save(Path(folder) / "timeline.json")
+            return f"{len(runtime.timeline)} {hashlib.sha256(saved.read_bytes()).hexdigest()}"
+
+    async def run() -> str:
         async with ca.Runtime(clock="virtual", soc=SOC) as runtime:
-            done = await two_hundred_hosts(runtime)
-            return saved(runtime, tmp_path), done
+            result = await (many_hosts(runtime) if program == "many" else drive(one_host(runtime)))
+            return f"{save(runtime)} {result}"
 
-    for factory in LOOPS.values():
-        for _ in range(5):
-            with asyncio.Runner(loop_factory=factory) as runner:
-                seen.add(runner.run(main()))
-    ((_, done),) = seen
-    assert len(done) == 100
+    if loop == "none":
+        with blocking.Runtime(clock="virtual", soc=SOC) as runtime:
+            result = drive_blocking(one_host(runtime))
+            print(save(runtime), result)  # noqa: T201 - it is a script
+        return
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    if loop == "uvloop":
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        print(runner.run(run()))  # noqa: T201 - it is a script
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
