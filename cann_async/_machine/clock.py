@@ -129,13 +129,15 @@ class VirtualClock(Clock):
         machine, called, due = self.machine, self.machine.called, self._due
         bodies, settle = machine.bodies, machine.scheduler.settle
         while True:
-            while machine.news:
+            while machine.news or (machine.arrivals and not bodies.active):
                 settle()
+            if bodies.active:  # asynchronous bodies of this instant: engines choose when all of them have ended
+                return
             while called:
                 engine = called.popleft()
                 engine.called = False
                 engine.step(None)
-            if not due or machine.stop or bodies.active or due[0][0] > deadline_ns:
+            if not due or machine.stop or due[0][0] > deadline_ns:
                 return
             now, _, item = heappop(due)
             self.time_ns = now

@@ -35,10 +35,10 @@ class Scheduler:
         machine = self._machine
         machine.news = False
         arrivals, inbox = machine.arrivals, machine.inbox
-        if arrivals:
+        if arrivals and not (machine.clock.modelled and machine.bodies.active):
             machine.completing = True
-            while arrivals:
-                item = arrivals.popleft().settle()
+            ended = [arrivals.popleft().settle() for _ in range(len(arrivals))]
+            for item in sorted(ended, key=_id):  # of one instant of virtual time, in the order of submission
                 engine = item.work.engine
                 assert engine is not None
                 engine.step(item)
@@ -157,6 +157,10 @@ class Scheduler:
         item.args = None
         if item.waiters is not None:
             self._machine.wake(item)
+
+
+def _id(item: Item) -> int:
+    return item.id
 
 
 class Wait(Work):

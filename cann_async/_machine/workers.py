@@ -288,8 +288,8 @@ class Bodies:
             outcome = await item.work.run_async(item)
         except BaseException as caught:  # as for any body
             problem = caught
-        with self._lock:
-            self.active -= 1
         machine.arrive(Arrival(item, outcome, problem, started, machine.now()))
+        with self._lock:  # after it has arrived: who sees no active body sees all that have ended
+            self.active -= 1
         machine.kick()
         return None
