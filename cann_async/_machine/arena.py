@@ -12,6 +12,7 @@ any thread, inside a garbage collection.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import mmap
 import sys
@@ -62,6 +63,9 @@ class Arena:
             raise error(
                 207001, f"cannot reserve {capacity} bytes of address space for {what}: {problem}", "Use a smaller Soc."
             ) from problem
+        if hasattr(mmap, "MADV_HUGEPAGE"):  # as NumPy does for its own big arrays: faster copies, fewer page faults
+            with contextlib.suppress(OSError):  # a kernel without huge pages
+                self._mapping.madvise(mmap.MADV_HUGEPAGE)
         self.base: int = np.frombuffer(self._mapping, np.uint8).__array_interface__["data"][0]
         self._lock = threading.Lock()
         self._returns: deque[int] = deque()
