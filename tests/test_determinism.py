@@ -1,233 +1,64 @@
 """The same program gives the same saved timeline, byte for byte: on every run, loop, hash seed and Python version.
 
-Every run is a process of its own that runs this file as a script, with the program and the loop as arguments, and
-prints a digest of the timeline it has saved.
+Every run is a process of its own. DETERMINISM_RUNS in the environment says how many there are for each loop.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import functools
-import hashlib
 import os
-import random
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+import pytest
 
-import cann_async as ca
-import cann_async.sync as blocking
+from .helpers import environment
 
-SOC = ca.Soc(name="determinism", ai_cores=4, vector_cores=2, ai_cpus=1, copy_latency_ns=3, launch_ns=2)
+SCRIPT = Path(__file__).with_name("determinism_program.py")
+GOLDEN = Path(__file__).parent / "golden" / "determinism.txt"
 LOOPS = ("asyncio", "uvloop", "none")
 RUNS = int(os.environ.get("DETERMINISM_RUNS", "10"))
 
 
-@functools.cache
-def kernel(engine: str, ns: int) -> ca.Kernel[..., Any]:
-    """Make a kernel that takes so long and mixes two buffers."""
+def runs(program: str, loops: tuple[str, ...], count: int, python: str = sys.executable) -> set[str]:
+    """Run a program so often on every loop, every time with another hash seed; give all that was printed."""
 
-    @ca.kernel(engine=engine, cost=ca.Cost(seconds=ns * 1e-9))
-    def mix(block: ca.Block, out: Any, given: Any) -> None:
-        part = block.slice(out.size)
-        out[part] = 5 * out[part] + given[part] + block.index
+    def once(job: tuple[int, str]) -> str:
+        seed, loop = job
+        done = subprocess.run(
+            [python, str(SCRIPT), program, loop],
+            env=environment(PYTHONHASHSEED=str(seed)),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert not done.stderr, done.stderr
+        return done.stdout
 
-    mix.__name__ = f"{engine}-{ns}"
-    return mix
-
-
-# -- one host -----------------------------------------------------------------------------------------------------------
-
-
-def one_host(runtime: ca.Runtime) -> Generator[Callable[[], Any], Any, str]:
-    """A long random program of one host; yields what the host waits for. Gives a digest of all results."""
-    draw = random.Random("one host").randrange
-    device = runtime.device()
-    streams = [device.create_stream(priority, name=f"s{priority}") for priority in (0, 0, 3, 7, 7)]
-    events = [device.create_event() for _ in range(3)]
-    buffers = [device.zeros(16, np.uint8) for _ in range(6)]
-    host = device.malloc_host(16, np.uint8)
-    host[:] = range(16)
-    for number in range(1500):
-        stream, other = streams[draw(5)], streams[draw(5)]
-        x, y = buffers[draw(6)], buffers[draw(6)]
-        match draw(16):
-            case 0:
-                stream.memcpy(x, host)
-            case 1:
-                stream.memcpy(x, np.full(16, number % 256, np.uint8))
-            case 2:
-                stream.memcpy(x, y)
-            case 3:
-                stream.memcpy(host, x)
-            case 4:
-                stream.memset(x, number % 256)
-            case 5:
-                stream.record(events[draw(3)])
-            case 6:
-                stream.wait(events[draw(3)])
-            case 7:
-                stream.wait(other)
-            case 8 if number % 3 == 0:
-                yield (stream.synchronize, events[draw(3)].synchronize)[draw(2)]
-            case 9 if number % 3 == 0:
-                yield functools.partial(runtime.clock.sleep, draw(40) * 1e-9)
-            case _:
-                body = kernel(("ai_core", "ai_core", "ai_vector", "ai_cpu")[draw(4)], draw(12))
-                stream.launch(body, x, y, blocks=1 + draw(6))
-    digest = hashlib.sha256()
-    for stream in streams:
-        yield stream.synchronize
-    for buffer in buffers:
-        digest.update((yield buffer.get))
-    for stream in streams:
-        yield stream.close
-    return digest.hexdigest()
+    jobs = [(seed, loop) for seed in range(count) for loop in loops]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return set(pool.map(once, jobs))
 
 
-async def drive(game: Generator[Callable[[], Any], Any, str]) -> str:
-    """Run the program of one host in a coroutine."""
-    given: Any = None
-    try:
-        while True:
-            given = await game.send(given)()
-    except StopIteration as end:
-        return str(end.value)
+def same(printed: set[str], program: str) -> None:
+    """All runs printed one thing, and it is what the golden file has: so every Python that runs this gives the same."""
+    assert len(printed) == 1
+    golden = GOLDEN.with_name(f"determinism_{program}.txt")
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(*printed, encoding="utf-8")
+    assert printed == {golden.read_text(encoding="utf-8")}
 
 
-def drive_blocking(game: Generator[Callable[[], Any], Any, str]) -> str:
-    """Run the program of one host without a loop."""
-    given: Any = None
-    try:
-        while True:
-            given = game.send(given)()
-    except StopIteration as end:
-        return str(end.value)
+@pytest.mark.timeout(60 + 30 * RUNS)
+def test_one_host_on_every_loop_and_without_one() -> None:
+    """Ten runs each, and ten hash seeds: one timeline."""
+    same(runs("one", LOOPS, RUNS), "one")
 
 
-# -- many hosts ---------------------------------------------------------------------------------------------------------
-
-
-async def many_hosts(runtime: ca.Runtime) -> str:
-    """Two hundred coroutines that hand work on by all that asyncio has; gives a digest of what they saw, and when."""
-    device, clock = runtime.device(), runtime.clock
-    streams = [device.create_stream(number % 8) for number in range(12)]
-    queues: list[asyncio.Queue[int]] = [asyncio.Queue(maxsize=1 + number % 3) for number in range(20)]
-    lock, room, begun = asyncio.Lock(), asyncio.Semaphore(5), asyncio.Event()
-    turn = asyncio.Condition()
-    log: list[tuple[Any, ...]] = []
-
-    async def launch(who: int, ns: int) -> None:
-        stream = streams[who % len(streams)]
-        await stream.launch(kernel(("ai_core", "ai_vector", "ai_cpu")[ns % 3], ns), *buffers[who % 3], blocks=1 + ns % 5)
-
-    async def worker(who: int) -> None:
-        """Take from one queue, work, put into the next; in one of ten ways."""
-        draw = random.Random(f"worker {who}").randrange
-        take, give = queues[who % 20], queues[(who + 1 + who // 20) % 20]
-        for step in range(4):
-            token = await take.get()
-            match (who + step) % 10:
-                case 0:
-                    async with lock:
-                        await launch(who, draw(9))
-                case 1:
-                    await asyncio.gather(launch(who, draw(9)), asyncio.gather(launch(who + 1, 3), launch(who + 2, 4)))
-                case 2:
-                    async with asyncio.TaskGroup() as group:
-                        for i in range(3):
-                            group.create_task(launch(who + i, draw(9)))
-                case 3:
-                    await clock.sleep(draw(30) * 1e-9)
-                case 4:
-                    async with room:
-                        await asyncio.wait_for(launch(who, draw(9)), 60)
-                case 5:
-                    event = streams[who % 12].record()
-                    streams[(who + 5) % 12].wait(event)
-                    await event
-                case 6:
-                    done = asyncio.get_running_loop().create_future()
-                    streams[who % 12].memset(buffers[0][0], 1).add_done_callback(lambda _, done=done: done.set_result(0))
-                    await done
-                case 7:
-                    await asyncio.shield(asyncio.create_task(launch(who, draw(9))))
-                case 8:
-                    tasks = [asyncio.ensure_future(launch(who, ns)) for ns in (5, 1)]
-                    for finished in asyncio.as_completed(tasks):
-                        await finished
-                    await asyncio.sleep(0)
-                case _:
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(60):
-                            await streams[who % 12].synchronize()
-            log.append((clock.now_ns(), who, token))
-            async with turn:
-                turn.notify_all()
-            await give.put(token + 1)
-
-    async def feeder() -> None:
-        await begun.wait()
-        for number in range(200):
-            await queues[number % 20].put(1000 * number)
-
-    async def drain(expected: int) -> None:
-        """See that nobody starves: workers that have finished leave their queues to this one."""
-        async with turn:
-            await turn.wait_for(lambda: len(log) >= expected)
-
-    buffers = [(device.zeros(8, np.uint8), device.zeros(8, np.uint8)) for _ in range(3)]
-    workers = [asyncio.create_task(worker(who)) for who in range(200)]
-    watcher = asyncio.create_task(drain(300))
-    feeding = asyncio.create_task(feeder())
-    await clock.sleep(1e-9)
-    begun.set()
-    await watcher
-    for task in (*workers, feeding):
-        task.cancel()
-    await asyncio.gather(*workers, feeding, return_exceptions=True)
-    for stream in streams:
-        await stream.close()
-    return hashlib.sha256(repr(log[:300]).encode()).hexdigest()
-
-
-# -- the script ---------------------------------------------------------------------------------------------------------
-
-
-def main(program: str, loop: str) -> None:
-    """Run a program on a loop; print digests of the timeline it saves and of its results."""
-
-    def save(runtime: ca.Runtime) -> str:
-        with tempfile.TemporaryDirectory() as folder:
-            saved = runtime.timeline.save(Path(folder) / "timeline.json")
-            return f"{len(runtime.timeline)} {hashlib.sha256(saved.read_bytes()).hexdigest()}"
-
-    async def run() -> str:
-        async with ca.Runtime(clock="virtual", soc=SOC) as runtime:
-            result = await (many_hosts(runtime) if program == "many" else drive(one_host(runtime)))
-            return f"{save(runtime)} {result}"
-
-    if loop == "none":
-        with blocking.Runtime(clock="virtual", soc=SOC) as runtime:
-            result = drive_blocking(one_host(runtime))
-            print(save(runtime), result)  # noqa: T201 - it is a script
-        return
-    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-    if loop == "uvloop":
-        import uvloop
-
-        factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
-        print(runner.run(run()))  # noqa: T201 - it is a script
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+@pytest.mark.timeout(60 + 30 * RUNS)
+def test_two_hundred_hosts_that_pass_work_on() -> None:
+    """Ten runs each on asyncio and uvloop: one timeline."""
+    same(runs("many", LOOPS[:2], RUNS), "many")

@@ -1,15 +1,26 @@
-"""What has threads, with a tiny switch interval: nothing is lost, nothing runs twice or out of order, nothing hangs.
+"""Threads against threads, with the interpreter switching all the time: nothing is lost, doubled, or hangs.
 
-ROUNDS in the environment says how often; by default few enough for CI. The time limit of the tests dumps every stack.
+Everybody starts at once and works on the same device: hosts in threads and on several loops that submit and wait, the
+device thread, workers with heavy bodies, and whoever cancels, closes and forgets. RACE_ROUNDS in the environment says
+how often each race is run. When a race does not end in time, the stacks of all threads are printed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import faulthandler
+import gc
+import itertools
 import os
+import random
 import sys
 import threading
+import time
+import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,190 +29,472 @@ import uvloop
 import cann_async as ca
 import cann_async.sync as blocking
 
-ROUNDS = int(os.environ.get("ROUNDS", "5"))
+from .helpers import SOC
+
+ROUNDS = int(os.environ.get("RACE_ROUNDS", "4"))
+LIMIT_S = 30
+"""For one round."""
 LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
-pytestmark = pytest.mark.timeout(60 + 5 * ROUNDS)
+pytestmark = pytest.mark.timeout(30 + LIMIT_S * 2 + ROUNDS * 10)
+rounds = pytest.mark.parametrize("seed", range(ROUNDS))
 
 
 @pytest.fixture(autouse=True)
-def tiny_switch_interval() -> Iterator[None]:
-    """Let threads take turns all the time."""
+def fast_switching() -> Iterator[None]:
+    """Switch threads as often as the interpreter can, and print all stacks when a round takes too long."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
+    faulthandler.dump_traceback_later(LIMIT_S + 5)
     yield
+    faulthandler.cancel_dump_traceback_later()
     sys.setswitchinterval(before)
 
 
-def together(*bodies: Callable[[], object]) -> None:
-    """Run functions in threads, and raise what one of them raised."""
+def together(*actors: Callable[[], object]) -> list[Any]:
+    """Run everybody in a thread of their own, starting at one moment; give what each gave, or raise what one raised."""
+    start = threading.Barrier(len(actors))
+    results: list[Any] = [None] * len(actors)
     problems: list[BaseException] = []
 
-    def guarded(body: Callable[[], object]) -> None:
+    def act(index: int, actor: Callable[[], object]) -> None:
+        start.wait()
         try:
-            body()
+            results[index] = actor()
         except BaseException as problem:
             problems.append(problem)
 
-    threads = [threading.Thread(target=guarded, args=(body,)) for body in bodies]
+    threads = [threading.Thread(target=act, args=given, name=f"actor {given[0]}", daemon=True)
+               for given in enumerate(actors)]  # fmt: skip
     for thread in threads:
         thread.start()
+    end = time.monotonic() + LIMIT_S
     for thread in threads:
-        thread.join()
+        thread.join(max(end - time.monotonic(), 0))
+    if any(thread.is_alive() for thread in threads):
+        faulthandler.dump_traceback()
+        pytest.fail(f"these hang: {[thread.name for thread in threads if thread.is_alive()]}")
     if problems:
         raise problems[0]
+    return results
+
+
+def on_loop(factory: Callable[[], asyncio.AbstractEventLoop], main: Callable[[], Any]) -> Callable[[], object]:
+    """Make an actor that runs a coroutine function on a loop of its own."""
+
+    def act() -> object:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            return runner.run(main())
+
+    return act
 
 
 @ca.kernel(per_block=False)
-def note(launch: ca.Launch, log: list[object], entry: object) -> object:
-    """Write an entry down: light."""
-    log.append(entry)
-    return entry
+def light(launch: ca.Launch, log: list[Any], key: int, number: int) -> tuple[int, int]:
+    """Note that it has run. Soon known to be light, so it runs in place."""
+    log.append((key, number))
+    return key, number
 
 
 @ca.kernel(per_block=False)
-def note_slowly(launch: ca.Launch, log: list[object], entry: object) -> object:
-    """Write an entry down after some work: heavy."""
-    np.sin(np.ones(20_000)).sum()
-    log.append(entry)
-    return entry
+def heavy(launch: ca.Launch, log: list[Any], key: int, number: int) -> tuple[int, int]:
+    """Do the same after more than 50 us, so workers run it."""
+    time.sleep(0.0003)
+    log.append((key, number))
+    return key, number
 
 
 @ca.kernel(per_block=False)
-async def note_later(launch: ca.Launch, log: list[object], entry: object) -> object:
-    """Write an entry down from a coroutine."""
+async def later(launch: ca.Launch, log: list[Any], key: int, number: int) -> tuple[int, int]:
+    """Do the same in a coroutine."""
     await asyncio.sleep(0)
-    log.append(entry)
-    return entry
+    log.append((key, number))
+    return key, number
 
 
-KERNELS = (note, note, note, note_slowly, note, note_later)
+@ca.kernel(per_block=False)
+def fails(launch: ca.Launch, log: list[Any], key: int, number: int) -> None:
+    """Do the same, and fail."""
+    log.append((key, number))
+    raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("debug", [False, True])
-def test_many_threads_and_loops_on_shared_streams(debug: bool) -> None:
-    """Blocking threads and coroutines of several loops enqueue on the same streams and wait in every way."""
-    for _ in range(ROUNDS):
-        with blocking.open_device(0) as device:
-            streams = [device.create_stream(priority=index) for index in range(3)]
-            logs: list[list[object]] = [[] for _ in streams]
-
-            def block(me: int) -> None:
-                for number in range(40):
-                    index = number % 3
-                    task = streams[index].launch(KERNELS[number % 6], logs[index], (me, number))
-                    if number % 4 == 0:
-                        assert task.result() == (me, number)
-                    elif number % 4 == 1:
-                        streams[index].synchronize()
-
-            async def host(me: int) -> None:
-                for number in range(40):
-                    index = number % 3
-                    task = streams[index].launch(KERNELS[number % 6], logs[index], (me, number))
-                    if number % 3 == 0:
-                        assert await task == (me, number)
-                    elif number % 3 == 1:
-                        await streams[index].record()
-                    else:
-                        assert (await asyncio.gather(task.wait(), task.future())) == [(me, number)] * 2
-
-            def loop(me: int) -> None:
-                async def main() -> None:
-                    await asyncio.gather(*(host(me * 10 + number) for number in range(3)))
-
-                with asyncio.Runner(loop_factory=LOOPS[me % 2], debug=debug) as runner:
-                    runner.run(main())
-
-            together(*(lambda me=me: block(me) for me in range(2)), *(lambda me=me: loop(me) for me in (2, 3)))
-            device.synchronize()
-            for index, log in enumerate(logs):
-                assert len(log) == len(set(log)) == 8 * len(range(index, 40, 3))
-                for me in {entry[0] for entry in log}:  # each host's own order is kept
-                    own = [number for who, number in log if who == me]
-                    assert own == sorted(own)
-            for stream in streams:
-                stream.close()
+KINDS = (light,) * 12 + (heavy, heavy, later, fails)
 
 
-def test_cancel_races_with_the_start() -> None:
-    """A task that was cancelled has not run, every other one has; who waits gets exactly one of the two."""
-    for _ in range(ROUNDS):
-        with blocking.open_device(0) as device, device.create_stream() as stream:
-            log: list[object] = []
-            tasks = [stream.launch(KERNELS[number % 6], log, number) for number in range(120)]
-            cancelled: list[int] = []
+class Ledger:
+    """Launches work from many threads, and knows what must come of it."""
 
-            def cancel(tasks: list[ca.Task[object]] = tasks, cancelled: list[int] = cancelled) -> None:
-                for number in range(119, 0, -3):
-                    if tasks[number].cancel():
-                        cancelled.append(number)
+    def __init__(self) -> None:
+        self.tasks: list[tuple[ca.Task[Any], ca.Kernel[..., Any], int, int]] = []
+        self.log: list[tuple[int, int]] = []
+        """(stream, number within the stream) of every body, in the order in which they ran."""
+        self.ended: list[int] = []
+        """The id of the task of every callback that was called."""
+        self._numbers: Counter[int] = Counter()
+        self._turn = threading.Lock()
 
-            def wait(tasks: list[ca.Task[object]] = tasks) -> None:
-                for number, task in enumerate(tasks):
-                    try:
-                        assert task.result() == number
-                    except ca.CannError as problem:
-                        assert problem.code == 107023
-                        assert task.cancelled()
+    def launch(self, stream: ca.Stream, kind: ca.Kernel[..., Any], *, watch: bool = True) -> ca.Task[Any]:
+        """Launch one body, with a callback."""
+        key = stream.id
+        with self._turn:  # so that the number is the order in which the stream is given it
+            number = self._numbers[key]
+            task = stream.launch(kind, self.log, key, number)
+            self._numbers[key] += 1
+            self.tasks.append((task, kind, key, number))
+        if watch:
+            task.add_done_callback(lambda task: self.ended.append(task.id))
+        return task
 
-            together(cancel, wait, wait)
-            assert log == [number for number in range(120) if number not in cancelled]
-            assert [task.cancelled() for task in tasks] == [number in cancelled for number in range(120)]
+    def check(self, *, dropped: bool = False) -> None:
+        """Every task has ended, once, in one way, and has run if it should; every stream kept its order.
+
+        With `dropped` a task that was running may have been dropped.
+        """
+        times = Counter(self.log)
+        for task, kind, key, number in self.tasks:
+            assert task.done()
+            ran = times[key, number]
+            if task.cancelled():
+                assert ran <= dropped, task
+                assert task.exception() is not None
+            elif kind is fails:
+                assert isinstance(task.exception(), ca.ExecutionError)
+                assert ran == 1, task
+            else:
+                assert task.exception() is None
+                assert task.result() == (key, number)
+                assert ran == 1, task
+        assert len(self.ended) == len(set(self.ended))
+        orders = defaultdict(list)
+        for key, number in self.log:
+            orders[key].append(number)
+        for order in orders.values():
+            assert order == sorted(order)
+
+    @property
+    def all_told(self) -> bool:
+        """Whether every callback has been called."""
+        return len(self.ended) >= len(self.tasks)
 
 
-def test_closing_while_others_wait_and_enqueue() -> None:
-    """Everybody who waits or enqueues while the runtime is closed gets a result or an error, and nobody hangs."""
-    for _ in range(ROUNDS):
-        runtime = blocking.Runtime()
-        device = runtime.device(0)
-        log: list[object] = []
-        ended = []
+def settled(condition: Callable[[], bool], what: str) -> None:
+    """Wait for what another thread does in a moment."""
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.001)
 
-        def use(me: int, device: blocking.Device = device, log: list[object] = log, ended: list[int] = ended) -> None:
-            try:
-                for number in range(10_000):
-                    device.default_stream.launch(KERNELS[number % 6], log, (me, number)).result()
-            except ca.CannError:
-                ended.append(me)
 
-        def close(runtime: blocking.Runtime = runtime, log: list[object] = log) -> None:
-            while len(log) < 50:
-                pass
+def expect_failure(wait: Callable[[], object]) -> None:
+    """Wait; a failure of a body may come back from it."""
+    with contextlib.suppress(ca.ExecutionError):
+        wait()
+
+
+async def await_failure(what: Any) -> None:
+    """As `expect_failure`, in a coroutine."""
+    with contextlib.suppress(ca.ExecutionError):
+        await what
+
+
+@rounds
+def test_threads_and_loops_on_shared_and_own_streams(seed: int) -> None:
+    """Submitting, awaiting from two loops, blocking: all at once, light and heavy."""
+    ledger = Ledger()
+    with blocking.open_device(clock="wall", soc=SOC) as device:
+        shared = [device.create_stream(priority) for priority in (0, 3)]
+
+        def submits(who: int) -> Callable[[], None]:
+            def act() -> None:
+                draw = random.Random(f"{seed} {who}").choice
+                with contextlib.suppress(ca.ExecutionError), device.create_stream(who) as own:
+                    for _ in range(60):
+                        stream = draw((own, *shared))
+                        task = ledger.launch(stream, draw(KINDS))
+                        match draw(range(12)):
+                            case 0:
+                                expect_failure(task.result)
+                            case 1:
+                                expect_failure(stream.synchronize)
+                            case 2:
+                                stream.wait(draw(ledger.tasks)[0])
+                            case 3:
+                                stream.wait(draw(shared))
+                            case 4:
+                                stream.record().synchronize()
+                            case 5:
+                                stream.query()
+
+            return act
+
+        async def awaits() -> None:
+            draw = random.Random(f"{seed} loop").choice
+
+            async def one(stream: ca.Stream) -> None:
+                for _ in range(25):
+                    task = ledger.launch(stream, draw(KINDS), watch=False)
+                    task.add_done_callback(lambda task: ledger.ended.append(task.id))
+                    match draw(range(4)):
+                        case 0:
+                            await await_failure(task)
+                        case 1:
+                            await await_failure(draw(ledger.tasks)[0])
+                        case 2:
+                            await stream.record()
+                        case 3:
+                            await asyncio.gather(task, draw(ledger.tasks)[0].wait(), return_exceptions=True)
+
+            await asyncio.gather(*(one(stream) for stream in (*shared, device.default_stream)))
+            for task, *_ in list(ledger.tasks):
+                await await_failure(task)
+            while not ledger.all_told and asyncio.get_running_loop().time() < end:
+                await asyncio.sleep(0.001)  # for callbacks, which come to this loop
+
+        def blocks() -> None:
+            for _ in range(30):
+                expect_failure(device.synchronize)
+                for task, *_ in ledger.tasks[-3:]:
+                    expect_failure(task.result)
+
+        end = time.monotonic() + LIMIT_S
+        together(*map(submits, range(3)), *(on_loop(factory, awaits) for factory in LOOPS), blocks)
+        expect_failure(device.synchronize)
+        settled(lambda: ledger.all_told, "a callback is missing")
+        ledger.check()
+
+
+@rounds
+def test_cancelling(seed: int) -> None:
+    """Several threads cancel the same tasks while they are started: one wins, or none does and it runs."""
+    ledger = Ledger()
+    won: list[int] = []
+    with blocking.open_device(clock="wall", soc=SOC) as device:
+        streams = [device.create_stream() for _ in range(3)]
+
+        def submits() -> None:
+            draw = random.Random(f"{seed}").choice
+            for _ in range(150):
+                stream = draw(streams)
+                ledger.launch(stream, draw(KINDS))
+                if draw(range(5)) == 0:
+                    stream.wait(draw(streams))
+                if draw(range(20)) == 0:
+                    time.sleep(0.0005)
+
+        def cancels(who: int) -> Callable[[], None]:
+            def act() -> None:
+                draw = random.Random(f"{seed} {who}").random
+                for place in range(150):
+                    settled(lambda: len(ledger.tasks) > place, "nothing is submitted")
+                    if draw() < 0.6:
+                        task = ledger.tasks[max(0, place - int(draw() * 3))][0]
+                        if task.cancel():
+                            won.append(task.id)
+
+            return act
+
+        def blocks() -> None:
+            for _ in range(30):
+                expect_failure(device.synchronize)
+                for stream in streams:
+                    expect_failure(stream.synchronize)
+
+        async def awaits() -> None:
+            for place in range(0, 150, 3):
+                while len(ledger.tasks) <= place:
+                    await asyncio.sleep(0)
+                with contextlib.suppress(ca.CannError):
+                    await ledger.tasks[place][0]
+
+        together(submits, *map(cancels, range(3)), blocks, *(on_loop(factory, awaits) for factory in LOOPS))
+        expect_failure(device.synchronize)
+        settled(lambda: ledger.all_told, "a callback is missing")
+        ledger.check()
+        for task, *_ in ledger.tasks:
+            assert won.count(task.id) == task.cancelled(), task
+        for stream in streams:
+            assert stream.pending == 0
+            expect_failure(stream.close)
+
+
+@rounds
+@pytest.mark.parametrize("what", ("stream", "runtime"))
+def test_closing(seed: int, what: str) -> None:
+    """Somebody closes by force while others submit and wait: everybody gets on, with a result or an error."""
+    ledger = Ledger()
+    runtime = blocking.Runtime(clock="wall", soc=SOC)
+    device = runtime.device()
+    streams = [device.create_stream() for _ in range(3)]
+
+    def submits(who: int) -> Callable[[], None]:
+        def act() -> None:
+            draw = random.Random(f"{seed} {who}").choice
+            with contextlib.suppress(ca.CannError):
+                for _ in range(300):
+                    stream = draw(streams)
+                    ledger.launch(stream, draw(KINDS))
+                    if draw(range(10)) == 0:
+                        expect_failure(stream.synchronize)
+
+        return act
+
+    async def awaits() -> None:
+        for _ in range(20):
+            for task, *_ in ledger.tasks[-10:]:
+                with contextlib.suppress(ca.CannError):
+                    await task
+            with contextlib.suppress(ca.CannError):
+                await asyncio.gather(*(blocking_free(stream) for stream in streams))
+
+    async def blocking_free(stream: ca.Stream) -> None:
+        await ca.Stream.synchronize(stream)
+
+    def blocks() -> None:
+        for _ in range(20):
+            for task, *_ in ledger.tasks[-10:]:
+                with contextlib.suppress(ca.CannError):
+                    task.result()
+            with contextlib.suppress(ca.CannError):
+                device.synchronize()
+
+    def closes() -> None:
+        time.sleep(random.Random(seed).random() * 0.02)
+        if what == "runtime":
             runtime.close(drain=False)
+        else:
+            for stream in streams:
+                expect_failure(lambda stream=stream: stream.close(force=True))
 
-        together(close, *(lambda me=me: use(me) for me in range(3)))
-        assert sorted(ended) == [0, 1, 2]
-        assert len(log) == len(set(log))
+    together(*map(submits, range(2)), blocks, *(on_loop(factory, awaits) for factory in LOOPS), closes)
+    settled(lambda: all(task.done() for task, *_ in ledger.tasks), "a task has not ended")
+    settled(lambda: ledger.all_told, "a callback is missing")
+    runtime.close()
+    ledger.check(dropped=True)
 
 
-def test_callbacks_come_once_and_forgotten_objects_do_no_harm() -> None:
-    """Streams and buffers that are dropped with work queued still run it; each callback is called once."""
-    for _ in range(ROUNDS):
-        with blocking.open_device(0) as device:
-            called: list[int] = []
-            log: list[object] = []
+@rounds
+def test_done_callbacks_that_come_and_go(seed: int) -> None:
+    """Left and taken back by many threads while the tasks end: every one is called once, or was taken back."""
+    log: list[Any] = []
+    called: list[tuple[int, int]] = []
+    taken: list[tuple[int, int]] = []
+    with blocking.open_device(clock="wall", soc=SOC) as device, device.create_stream() as stream:
+        tasks: list[ca.Task[Any]] = []
 
-            def use(
-                me: int,
-                device: blocking.Device = device,
-                called: list[int] = called,
-                log: list[object] = log,
-            ) -> None:
-                for number in range(20):
-                    stream = device.create_stream()
-                    stream.memcpy(device.empty(100_000, np.uint8), np.ones(100_000, np.uint8))
-                    last = stream.launch(KERNELS[number % 6], log, (me, number))
-                    last.add_done_callback(lambda task: called.append(task.id))
-                    with pytest.warns(ResourceWarning):
-                        del stream
-                    if number % 5 == 0:
+        def submits() -> None:
+            for number in range(200):
+                tasks.append(stream.launch(heavy if number % 40 == 0 else light, log, 0, number))
+
+        def watches(who: int) -> Callable[[], None]:
+            def act() -> None:
+                draw = random.Random(f"{seed} {who}").random
+                for number in range(200):
+                    settled(lambda: len(tasks) > number, "nothing is submitted")
+                    key = who, number
+
+                    def callback(_: object, key: tuple[int, int] = key) -> None:
+                        called.append(key)
+
+                    tasks[number].add_done_callback(callback)
+                    if draw() < 0.3 and tasks[number].remove_done_callback(callback):
+                        taken.append(key)
+
+            return act
+
+        together(submits, *map(watches, range(3)), stream.synchronize)
+        stream.synchronize()
+        every = set(itertools.product(range(3), range(200)))
+        settled(lambda: every == {*called, *taken}, "a callback is missing")
+        assert len(called) == len(set(called))
+        assert len(log) == 200
+
+
+@rounds
+def test_forgetting_streams_and_buffers_while_work_is_queued(seed: int) -> None:
+    """What is queued still runs on the right bytes; then everything has been given back."""
+    with blocking.open_device(clock="wall", soc=SOC) as device:
+        free, total = device.memory_info()
+
+        def uses(who: int) -> Callable[[], None]:
+            def act() -> None:
+                draw = random.Random(f"{seed} {who}").choice
+                for turn in range(15):
+                    stream = device.create_stream(draw(range(8)))
+                    out = device.malloc_host((64,), np.uint8)
+                    buf, other = device.zeros(64, np.uint8), device.empty(64, np.uint8)
+                    stream.memcpy(buf, np.full(64, turn, np.uint8))
+                    for number in range(draw(range(6))):
+                        stream.launch(draw((light, heavy)), [], who, number)
+                    stream.memcpy(other, buf)
+                    if draw((True, False)):
+                        buf.free()
+                    last = stream.memcpy(out, other)
+                    del stream, buf, other
+                    if draw(range(4)) == 0:
+                        gc.collect()
+                    if draw((True, False)):
                         last.result()
+                        assert (out == turn).all()
                 last.result()
+                assert (out == turn).all()
 
-            use(0)  # pytest.warns is not for several threads at once
-            together(
-                *(lambda me=me: [device.default_stream.launch(note, log, (me, n)) for n in range(50)] for me in (1, 2))
-            )
+            return act
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # that is what is tested
+            together(*map(uses, range(4)))
             device.synchronize()
-        assert len(log) == len(set(log)) == 120
-        assert len(called) == len(set(called)) == 20
+            settled(lambda: device.runtime.statistics().streams == 1, "a stream is still there")
+        settled(lambda: device.memory_info() == (free, total) or gc.collect() < 0, "memory has not been given back")
+
+
+@rounds
+def test_hosts_that_wait_on_virtual_time(seed: int) -> None:
+    """Threads and loops share the virtual clock: whoever waits moves it, nobody is left waiting."""
+    ledger = Ledger()
+    with blocking.Runtime(clock="virtual", soc=SOC) as runtime:
+        device = runtime.device()
+        shared = device.create_stream()
+
+        def blocks(who: int) -> Callable[[], None]:
+            def act() -> None:
+                draw = random.Random(f"{seed} {who}").choice
+                with contextlib.suppress(ca.ExecutionError), device.create_stream() as own:
+                    for _ in range(40):
+                        task = ledger.launch(draw((own, shared)), draw(KINDS))
+                        match draw(range(6)):
+                            case 0 | 1:
+                                expect_failure(task.result)
+                            case 2:
+                                expect_failure(shared.synchronize)
+                            case 3:
+                                runtime.clock.sleep(1e-6)
+                            case 4:
+                                own.wait(shared)
+
+            return act
+
+        async def awaits() -> None:
+            async def one(number: int) -> None:
+                draw = random.Random(f"{seed} {number}").choice
+                for _ in range(20):
+                    task = ledger.launch(shared, draw(KINDS), watch=False)
+                    task.add_done_callback(lambda task: ledger.ended.append(task.id))
+                    match draw(range(3)):
+                        case 0:
+                            await await_failure(task)
+                        case 1:
+                            await ca.runtime.RuntimeClock.sleep(runtime.clock, 1e-6)
+                        case 2:
+                            await asyncio.gather(task, shared.record().future(), return_exceptions=True)
+
+            await asyncio.gather(*map(one, range(3)))
+            for task, *_ in list(ledger.tasks):
+                await await_failure(task)
+            for _ in range(3):
+                await asyncio.sleep(0.001)
+
+        together(*map(blocks, range(3)), *(on_loop(factory, awaits) for factory in LOOPS))
+        expect_failure(device.synchronize)
+        settled(lambda: ledger.all_told, "a callback is missing")
+        ledger.check()

@@ -265,16 +265,23 @@ class Machine:
     def cancel(self, item: Item, problem: BaseException) -> bool:
         """Take an item out before it has started; False if it has."""
         queue = item.queue
-        try:
-            queue.tasks.remove(item)
-        except ValueError:  # it is its stream's head, and may yet wait for an engine or for another stream
+        with self._mutex:  # of two who cancel it, one has
+            try:
+                queue.tasks.remove(item)
+            except ValueError:
+                found = False
+            else:
+                found = True
+                item.outcome = problem
+                item.state = DROPPED
+        if not found:  # it is its stream's head, and may yet wait for an engine or for another stream
             with self._at_rest():
-                if item.state != QUEUED:
+                if item.state != QUEUED or queue.head is not item:
                     return False
+                item.outcome = problem
                 item.state = DROPPED
             self.post(queue)
-        item.state = DROPPED
-        item.outcome, item.args = problem, None
+        item.args = None
         if item.waiters is not None:
             self.wake(item)
         return True
