@@ -430,7 +430,7 @@ def test_forgetting_streams_and_buffers_while_work_is_queued(seed: int) -> None:
                         buf.free()
                     last = stream.memcpy(out, other)
                     del stream, buf, other
-                    if draw(range(4)) == 0:
+                    if draw(range(20)) == 0:
                         gc.collect()
                     if draw((True, False)):
                         last.result()

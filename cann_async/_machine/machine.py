@@ -114,7 +114,9 @@ class Machine:
         """Have the driver look at the queue."""
         self.inbox.append(queue)
         self.news = True
-        if self.asleep:
+        if self.closed is not None and self._driver != threading.get_ident():  # closed while the host was enqueueing
+            self.drop([queue], error(507007, self.closed))
+        elif self.asleep:
             self._device_thread.ring()
 
     def breathe(self, submitted: int) -> None:

@@ -8,6 +8,7 @@ ready longer, so streams of one priority take turns; what becomes ready at one i
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from heapq import heappush
 from typing import TYPE_CHECKING
@@ -125,14 +126,13 @@ class Scheduler:
 
     def drop(self, queue: Queue, error: BaseException) -> None:
         """End all that is in the queue with `error`; what is running goes on unheard and keeps its engine till then."""
-        dropped: list[Item] = []
-        while queue.tasks:
-            dropped.append(queue.tasks.popleft())
-        head = queue.head
+        dropped: list[Item] = [] if queue.head is None else [queue.head]
         queue.head = None
-        queue.idle = True
-        if head is not None:
-            dropped.insert(0, head)
+        while queue.tasks or not queue.idle:
+            queue.idle = True  # before the last look: a host that appends after it will post the queue
+            with contextlib.suppress(IndexError):  # empty, or cancelled between two looks
+                while True:
+                    dropped.append(queue.tasks.popleft())
         for item in dropped:
             item.outcome = error
             item.state = DROPPED
