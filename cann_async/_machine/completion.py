@@ -15,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import error
-from .hosts import HostLoop, running_host
+from .hosts import MOMENT_S, HostLoop, running_host
 from .task import DONE, Item
 from .workers import SLICE_NS, current_body
 
@@ -121,9 +121,9 @@ class Sleeper:
 
     kick = wake
 
-    def sleep(self) -> None:
+    def sleep(self, timeout: float = -1) -> None:
         """Block until woken; KeyboardInterrupt gets through."""
-        self._lock.acquire()
+        self._lock.acquire(timeout=timeout)
 
 
 def wait(machine: Machine, item: Item) -> Generator[Future[None] | None, None, None]:
@@ -195,7 +195,7 @@ def block(machine: Machine, item: Item) -> None:
                 machine.waiting[sleeper] = item
                 machine.watch(item, sleeper)
                 continue  # the item, or the baton, may have become free meanwhile
-            sleeper.sleep()
+            sleeper.sleep(MOMENT_S if machine.clock.modelled else -1)  # as `HostLoop.look_later`
             if sleeper.problem is not None:
                 raise sleeper.problem
     finally:

@@ -18,6 +18,7 @@ from ..errors import error
 if TYPE_CHECKING:
     from .machine import Machine
 
+MOMENT_S = 0.001
 _here = threading.local()
 
 
@@ -69,6 +70,10 @@ class HostLoop:
     def kick(self) -> None:
         """Look again, from any thread."""
         self._call_threadsafe(self._look_again)
+
+    def look_later(self) -> None:
+        """Look again in a moment: another thread is about to do something, and may not know that this loop waits."""
+        self.loop.call_later(MOMENT_S, self._look_again)
 
     def _call_threadsafe(self, function: object) -> None:
         try:

@@ -194,11 +194,14 @@ class Machine:
         """Let virtual time go on until a coroutine of this loop can run, or the item has ended."""
         while host.is_quiet and (item is None or item.state < DONE):
             if not self.drive():
+                host.look_later()
                 return
             if self.stop:
                 continue
             if self.is_stuck():
                 self.raise_deadlock(here=item is not None)
+            else:
+                host.look_later()
             return
 
     # -- who waits ----------------------------------------------------------------------------------------------------
@@ -245,9 +248,16 @@ class Machine:
     def is_stuck(self) -> bool:
         """Whether on virtual time nothing is under way that could change anything."""
         clock = self.clock
-        return isinstance(clock, VirtualClock) and not (
-            clock.next_due_ns is not None or self.bodies.active or self.has_work
-        )
+        if not isinstance(clock, VirtualClock) or not self._baton.acquire(False):
+            return False  # while another thread drives, something is under way
+        try:
+            if clock.next_due_ns is not None or self.bodies.active or self.has_work:
+                return False
+            return all(
+                queue.head is not None or not queue.tasks for queue in list(self.queues)
+            )  # else one is being posted
+        finally:
+            self._baton.release()
 
     def raise_deadlock(self, *, here: bool = True) -> None:
         """Give every waiter the DeadlockError; raise it for the caller, too, if it waits `here`."""
