@@ -133,10 +133,11 @@ class VirtualClock(Clock):
                 settle()
             if bodies.active:  # asynchronous bodies of this instant: engines choose when all of them have ended
                 return
-            while called:
+            if called:
                 engine = called.popleft()
                 engine.called = False
                 engine.step(None)
+                continue  # a choice may bring news, such as a cancelled head that makes way
             if not due or machine.stop or due[0][0] > deadline_ns:
                 return
             now, _, item = heappop(due)
