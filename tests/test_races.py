@@ -446,3 +446,55 @@ def test_forgetting_streams_and_buffers_while_work_is_queued(seed: int) -> None:
             device.synchronize()
             settled(lambda: device.runtime.statistics().streams == 1, "a stream is still there")
         settled(lambda: device.memory_info() == (free, total) or gc.collect() < 0, "memory has not been given back")
+
+
+@rounds
+def test_hosts_that_wait_on_virtual_time(seed: int) -> None:
+    """Threads and loops share the virtual clock: whoever waits moves it, nobody is left waiting."""
+    ledger = Ledger()
+    with blocking.Runtime(clock="virtual", soc=SOC) as runtime:
+        device = runtime.device()
+        shared = device.create_stream()
+
+        def blocks(who: int) -> Callable[[], None]:
+            def act() -> None:
+                draw = random.Random(f"{seed} {who}").choice
+                with contextlib.suppress(ca.ExecutionError), device.create_stream() as own:
+                    for _ in range(40):
+                        task = ledger.launch(draw((own, shared)), draw(KINDS))
+                        match draw(range(6)):
+                            case 0 | 1:
+                                expect_failure(task.result)
+                            case 2:
+                                expect_failure(shared.synchronize)
+                            case 3:
+                                runtime.clock.sleep(1e-6)
+                            case 4:
+                                own.wait(shared)
+
+            return act
+
+        async def awaits() -> None:
+            async def one(number: int) -> None:
+                draw = random.Random(f"{seed} {number}").choice
+                for _ in range(20):
+                    task = ledger.launch(shared, draw(KINDS), watch=False)
+                    task.add_done_callback(lambda task: ledger.ended.append(task.id))
+                    match draw(range(3)):
+                        case 0:
+                            await await_failure(task)
+                        case 1:
+                            await ca.runtime.RuntimeClock.sleep(runtime.clock, 1e-6)
+                        case 2:
+                            await asyncio.gather(task, shared.record().future(), return_exceptions=True)
+
+            await asyncio.gather(*map(one, range(3)))
+            for task, *_ in list(ledger.tasks):
+                await await_failure(task)
+            for _ in range(3):
+                await asyncio.sleep(0.001)
+
+        together(*map(blocks, range(3)), *(on_loop(factory, awaits) for factory in LOOPS))
+        expect_failure(device.synchronize)
+        settled(lambda: ledger.all_told, "a callback is missing")
+        ledger.check()

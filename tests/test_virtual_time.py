@@ -556,3 +556,26 @@ async def test_async_bodies_take_their_modelled_time_and_wait_in_virtual_time():
         assert await task == (10_000, 17_000)
         assert task.finished_ns == 17_000
         assert now(device) == 17_000
+
+
+def test_cancelling_a_ready_head_lets_the_streams_behind_it_go_on():
+    """A record behind it answers a wait while the engine is choosing: that news is settled, and time goes on."""
+    soc = ca.Soc(ai_cores=1, vector_cores=1, launch_ns=0)
+    with blocking.Runtime(clock="virtual", soc=soc) as runtime:
+        device = runtime.device()
+        busy, cancelled, waiting, other = (device.create_stream() for _ in range(4))
+
+        def launch(stream, nanoseconds, engine="ai_core"):
+            return stream.launch(ca.kernel(engine=engine, cost=ca.Cost(seconds=nanoseconds * 1e-9))(lambda block: None))
+
+        launch(busy, 5)
+        launch(other, 5, "ai_vector")
+        launch(other, 1, "ai_vector")
+        runtime.clock.sleep(1e-9)
+        head = launch(cancelled, 1)
+        waiting.wait(cancelled.record())
+        launch(waiting, 1, "ai_cpu")
+        runtime.clock.sleep(1e-9)
+        assert head.cancel()
+        device.synchronize()
+        assert runtime.clock.now_ns() == 6
