@@ -1,9 +1,8 @@
-"""The virtual machine once more, as small and plain as possible: what `test_model` compares the package with.
+"""The virtual machine once more, as small as possible, written from the rules: what `test_model` compares with.
 
-Written from the rules, not from the package. At one instant all that ends completes first, in the order of submission,
-and each completion makes its stream's next task ready; then streams whose waits have been answered go on, in the order
-of the answers; then every engine takes the most urgent ready tasks, by priority and then by who is ready longer, and
-nobody overtakes a task that does not fit.
+At one instant all that ends completes first, in the order of submission, and makes its stream's next task ready; then
+streams whose waits are answered go on, in that order; then every engine takes the most urgent ready tasks, by priority
+and then by who is ready longer, and nobody overtakes a task that does not fit.
 """
 
 from __future__ import annotations
@@ -51,24 +50,20 @@ class Model:
 
     def submit(self, task: Task) -> Task:
         """Append a task to its stream."""
-        task.number, task.submitted = len(self.tasks), self.now
+        task.number, task.submitted, task.stream.last = len(self.tasks), self.now, task
         self.tasks.append(task)
         task.stream.tasks.append(task)
-        task.stream.last = task
-        if len(task.stream.tasks) == 1:
-            self.news.append(task.stream)
+        self.news += [task.stream] if len(task.stream.tasks) == 1 else []
         return task
 
     def run(self, task: Task | None = None) -> None:
         """Go on until a task has ended; without one, until nothing more happens at the present instant."""
-        if task is None or task.finished < 0:
+        while task is None or task.finished < 0:
             self._settle()
-        while (self.now == self._next_end()) if task is None else (task.finished < 0):
-            self._complete(self._next_end())
-            self._settle()
-
-    def _next_end(self) -> int:
-        return min((task.started + task.cost_ns for task in self.running), default=-1)
+            end = min((other.started + other.cost_ns for other in self.running), default=-1)
+            if end != self.now if task is None else task.finished >= 0:
+                return
+            self._complete(end)
 
     def _complete(self, now: int) -> None:
         self.now = now
@@ -77,8 +72,8 @@ class Model:
                 self.running.remove(task)
                 self.free[task.engine] += task.cores
                 task.result = task.body()
-                self._end(task)
-                self._look(task.stream)
+                self._look(self._end(task))
+        self._settle()
 
     def _settle(self) -> None:
         while self.news:
@@ -86,9 +81,9 @@ class Model:
         for engine, ready in self.ready.items():
             while ready and (first := min(ready))[2].cores <= self.free[engine]:
                 ready.remove(first)
-                self.free[engine] -= first[2].cores
-                first[2].started = self.now
                 self.running.append(first[2])
+                first[2].started = self.now
+                self.free[engine] -= first[2].cores
 
     def _look(self, stream: Stream) -> None:
         while stream.tasks and not (head := stream.tasks[0]).engine:
@@ -101,7 +96,7 @@ class Model:
             self.turn += 1
             self.ready[stream.tasks[0].engine].append((stream.priority, self.turn, stream.tasks[0]))
 
-    def _end(self, task: Task) -> None:
+    def _end(self, task: Task) -> Stream:
         task.finished, task.memory = self.now, ()
-        task.stream.tasks.pop(0)
         self.news += task.waiters
+        return task.stream.tasks.pop(0).stream
