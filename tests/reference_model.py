@@ -1,8 +1,7 @@
 """The virtual machine once more, as small as possible, written from the rules: what `test_model` compares with.
 
-At one instant all that ends completes first, in the order of submission, and makes its stream's next task ready; then
-streams whose waits are answered go on, in that order; then every engine takes the most urgent ready tasks, by priority
-and then by who is ready longer, and nobody overtakes a task that does not fit.
+At one instant all that ends completes first, as submitted, then streams whose waits are answered go on, then engines
+take the most urgent ready tasks, by priority and then by who is ready longer; nobody overtakes one that does not fit.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ class Model:
     """One device; `capacity` says how many cores or lanes every engine has. `news` are streams to look at."""
 
     def __init__(self, capacity: dict[str, int]) -> None:
-        self.now = self.turn = 0
-        self.free = {**capacity, "timers": 0}
+        self.now, self.turn, self.free = 0, 0, {**capacity, "timers": 0}
         self.ready: dict[str, list[tuple[int, int, Task]]] = {name: [] for name in self.free}
         self.running, self.tasks, self.news = list[Task](), list[Task](), list[Stream]()
 
@@ -92,9 +90,9 @@ class Model:
                 head.after.waiters.append(stream)
                 return
             self._end(head)
-        if stream.tasks:
-            self.turn += 1
-            self.ready[stream.tasks[0].engine].append((stream.priority, self.turn, stream.tasks[0]))
+        self.turn += 1
+        for head in stream.tasks[:1]:
+            self.ready[head.engine].append((stream.priority, self.turn, head))
 
     def _end(self, task: Task) -> Stream:
         task.finished, task.memory = self.now, ()
