@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast, final
 
 from ._machine.completion import block, wait
 from ._machine.hosts import HostLoop, running_host
-from ._machine.task import DONE, DROPPED, FAILED, Call, Item, Work
+from ._machine.task import DONE, DROPPED, FAILED, QUEUED, Call, Item, Work
 from .errors import CannError, error, location
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Task(Item, Generic[T_co]):
 
     def cancel(self) -> bool:
         """Take the task out of its stream; True only if it had not started. Who awaits it gets 107023."""
-        if self.state >= DONE:
+        if self.state != QUEUED:
             return False
         queue, machine = self.queue, self.queue.machine
         if queue.last is self:  # whoever waits for the stream still waits for what came before: an empty item stands in

@@ -13,6 +13,7 @@ import hashlib
 import random
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -28,15 +29,29 @@ HOSTS, TOKENS, HOPS = 200, 50, 15
 
 @functools.cache
 def kernel(engine: str, ns: int) -> ca.Kernel[..., Any]:
-    """Make a kernel that takes so long and mixes two buffers."""
+    """Make a kernel that takes so long and mixes two buffers; every third is asynchronous."""
+    make = ca.kernel(engine=engine, cost=ca.Cost(seconds=ns * 1e-9))
 
-    @ca.kernel(engine=engine, cost=ca.Cost(seconds=ns * 1e-9))
     def mix(block: ca.Block, out: Any, given: Any) -> None:
         part = block.slice(out.size)
         out[part] = 5 * out[part] + given[part] + block.index
 
-    mix.__name__ = f"{engine}-{ns}"
-    return mix
+    async def mix_later(block: ca.Block, out: Any, given: Any) -> None:
+        for _ in range(block.index):
+            await asyncio.sleep(0)
+        mix(block, out, given)
+
+    made = make(mix_later) if ns % 3 == 1 else make(mix)
+    made.__name__ = f"{engine}-{ns}"
+    return made
+
+
+@ca.kernel(cost=ca.Cost(seconds=5e-9), per_block=False)
+async def nested(launch: ca.Launch, stream: ca.Stream, out: Any, more: tuple[ca.Buffer, ca.Buffer], ns: int) -> None:
+    """Launch from a kernel, on another stream, and wait for it in virtual time."""
+    out += 1
+    await stream.launch(kernel("ai_vector", ns), *more)
+    out *= 3
 
 
 # -- one host ----------------------------------------------------------------------------------------------------------
@@ -49,6 +64,8 @@ def one_host(runtime: ca.Runtime) -> Generator[Callable[[], Any], Any, str]:
     streams = [device.create_stream(priority, name=f"s{priority}") for priority in (0, 0, 3, 7, 7)]
     events = [device.create_event() for _ in range(3)]
     buffers = [device.zeros(16, np.uint8) for _ in range(6)]
+    inner = device.create_stream(5, name="inner")
+    recent: deque[Any] = deque(maxlen=6)
     host = device.malloc_host(16, np.uint8)
     host[:] = range(16)
     for number in range(1500):
@@ -75,15 +92,19 @@ def one_host(runtime: ca.Runtime) -> Generator[Callable[[], Any], Any, str]:
                 yield (stream.synchronize, events[draw(3)].synchronize)[draw(2)]
             case 9 if number % 3 == 0:
                 yield functools.partial(runtime.clock.sleep, draw(40) * 1e-9)
+            case 8 if recent:
+                recent[draw(len(recent))].cancel()
+            case 9:
+                recent.append(stream.launch(nested, inner, x, (x, y), draw(8)))
             case _:
                 body = kernel(("ai_core", "ai_core", "ai_vector", "ai_cpu")[draw(4)], draw(12))
-                stream.launch(body, x, y, blocks=1 + draw(6))
+                recent.append(stream.launch(body, x, y, blocks=1 + draw(6)))
     digest = hashlib.sha256()
-    for stream in streams:
+    for stream in (*streams, inner):
         yield stream.synchronize
     for buffer in buffers:
         digest.update((yield buffer.get))
-    for stream in streams:
+    for stream in (*streams, inner):
         yield stream.close
     return digest.hexdigest()
 

@@ -1,8 +1,4 @@
-"""The virtual machine once more, as small as possible, written from the rules: what `test_model` compares with.
-
-At one instant all that ends completes first, as submitted, then streams whose waits are answered go on, then engines
-take the most urgent ready tasks, by priority and then by who is ready longer; nobody overtakes one that does not fit.
-"""
+"""The virtual machine once more, from the rules alone and as short as can be: what `test_model` compares with."""
 
 from __future__ import annotations
 
@@ -30,25 +26,22 @@ class Task:
     body: Callable[[], object] = lambda: None
     memory: tuple[bytearray, ...] = ()
     after: Task | None = None
-    number: int = 0
-    submitted: int = 0
-    started: int = -1
-    finished: int = -1
+    submitted = started = finished = -1
     result: object = None
     waiters: list[Stream] = field(default_factory=list)
 
 
 class Model:
-    """One device; `capacity` says how many cores or lanes every engine has. `news` are streams to look at."""
+    """At one instant completions come first, as submitted, then new heads (`news`), then engines by priority and turn."""
 
     def __init__(self, capacity: dict[str, int]) -> None:
-        self.now, self.turn, self.free = 0, 0, {**capacity, "timers": 0}
-        self.ready: dict[str, list[tuple[int, int, Task]]] = {name: [] for name in self.free}
-        self.running, self.tasks, self.news = list[Task](), list[Task](), list[Stream]()
+        self.now, self.turn, self.free, self.running = 0, 0, {**capacity, "timers": 0}, list[Task]()
+        self.tasks, self.news = list[Task](), list[Stream]()
+        self.ready = {name: list[tuple[int, int, Task]]() for name in self.free}
 
     def submit(self, task: Task) -> Task:
         """Append a task to its stream."""
-        task.number, task.submitted, task.stream.last = len(self.tasks), self.now, task
+        task.submitted, task.stream.last = self.now, task
         self.tasks.append(task)
         task.stream.tasks.append(task)
         self.news += [task.stream] if len(task.stream.tasks) == 1 else []
@@ -56,22 +49,29 @@ class Model:
 
     def run(self, task: Task | None = None) -> None:
         """Go on until a task has ended; without one, until nothing more happens at the present instant."""
-        while task is None or task.finished < 0:
-            self._settle()
-            end = min((other.started + other.cost_ns for other in self.running), default=-1)
-            if end != self.now if task is None else task.finished >= 0:
-                return
-            self._complete(end)
-
-    def _complete(self, now: int) -> None:
-        self.now = now
-        for task in sorted(self.running, key=lambda running: running.number):
-            if task.started + task.cost_ns == now:
-                self.running.remove(task)
-                self.free[task.engine] += task.cores
-                task.result = task.body()
-                self._look(self._end(task))
         self._settle()
+        while task is None or task.finished < 0:
+            end = min((other.started + other.cost_ns for other in self.running), default=-1)
+            if task is None and end != self.now:
+                return
+            self.now = end
+            for other in sorted((o for o in self.running if o.started + o.cost_ns == end), key=self.tasks.index):
+                self.running.remove(other)
+                self.free[other.engine] += other.cores
+                other.result = other.body()
+                self._look(self._end(other))
+            self._settle()
+
+    def cancel(self, task: Task) -> bool:
+        """Take a task out that has not started; an empty one stands in for the last of its stream."""
+        if task.finished >= 0 or task in self.running:
+            return False
+        if task.stream.last is task:
+            self.submit(Task(task.stream))
+        self.news += [task.stream] if task.started >= 0 else []
+        mine = {name: [place for place in line if place[2] is not task] for name, line in self.ready.items()}
+        self.ready, task.result = mine, "cancelled"
+        return self._end(task) is not None
 
     def _settle(self) -> None:
         while self.news:
@@ -80,8 +80,7 @@ class Model:
             while ready and (first := min(ready))[2].cores <= self.free[engine]:
                 ready.remove(first)
                 self.running.append(first[2])
-                first[2].started = self.now
-                self.free[engine] -= first[2].cores
+                first[2].started, self.free[engine] = self.now, self.free[engine] - first[2].cores
 
     def _look(self, stream: Stream) -> None:
         while stream.tasks and not (head := stream.tasks[0]).engine:
@@ -90,11 +89,11 @@ class Model:
                 head.after.waiters.append(stream)
                 return
             self._end(head)
-        self.turn += 1
-        for head in stream.tasks[:1]:
+        if stream.tasks and head.started < 0:
+            self.turn, head.started = self.turn + 1, self.now
             self.ready[head.engine].append((stream.priority, self.turn, head))
 
     def _end(self, task: Task) -> Stream:
-        task.finished, task.memory = self.now, ()
-        self.news += task.waiters
-        return task.stream.tasks.pop(0).stream
+        task.finished, task.memory, self.news = self.now, (), self.news + task.waiters
+        task.stream.tasks.remove(task)
+        return task.stream

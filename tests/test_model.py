@@ -165,6 +165,13 @@ class AwaitTask:
 
 
 @dataclass(frozen=True)
+class Cancel:
+    """The host cancels a task: in a program the one so far back, in steps the one with this number."""
+
+    task: int
+
+
+@dataclass(frozen=True)
 class AwaitEvent:
     """The host waits for an event."""
 
@@ -205,13 +212,14 @@ SHORT = st.integers(0, 6)
 """Costs in nanoseconds: few values, so that much falls on one instant."""
 
 
-def programs(kinds: tuple[str, ...] = ("blocks", "whole")) -> st.SearchStrategy[Program]:
-    """Make programs with kernels of these kinds."""
+def programs(*, cancel: bool = False) -> st.SearchStrategy[Program]:
+    """Make programs with kernels of all kinds; on the wall clock it is chance whether a cancel comes in time."""
     stream, buf, host, event = (st.integers(0, n - 1) for n in (STREAMS, BUFFERS, HOSTS, EVENTS))
     nbytes, byte, back = st.integers(0, BYTES), st.integers(0, 255), st.integers(0, 12)
     engine = st.sampled_from(("ai_core", "ai_core", "ai_core", "ai_vector", "ai_cpu"))
     blocks = st.sampled_from((1, 2, 3, 2, 5))
-    launch = (st.builds(Launch, stream, engine, SHORT, blocks, buf, buf, byte, st.sampled_from(kinds)),)
+    kind = st.sampled_from(("blocks", "whole", "async"))
+    launch = (st.builds(Launch, stream, engine, SHORT, blocks, buf, buf, byte, kind),)
     copies = (
         st.builds(CopyIn, stream, buf, host, nbytes),
         st.builds(CopyOut, stream, host, buf, nbytes),
@@ -233,6 +241,7 @@ def programs(kinds: tuple[str, ...] = ("blocks", "whole")) -> st.SearchStrategy[
         st.builds(Synchronize, stream),
         st.builds(Query, stream),
         st.builds(Sleep, SHORT),
+        *((st.builds(Cancel, back), st.builds(Cancel, back)) if cancel else ()),
     )
     priority = st.just(0) | st.integers(0, 7)
     groups = (launch, launch, launch, launch, copies, copies, orders, orders, host_steps)
@@ -322,9 +331,9 @@ def concrete(program: Program, *, race_free: bool = False) -> list[Any]:
                     queue(Record(owner, EVENTS))
                     queue(WaitEvent(stream, EVENTS))
         match step:
-            case WaitTask() | AwaitTask() if not count:
+            case WaitTask() | AwaitTask() | Cancel() if not count:
                 continue
-            case WaitTask() | AwaitTask(task=_):
+            case WaitTask() | AwaitTask() | Cancel():
                 step = replace(step, task=count - 1 - step.task % count)
             case WaitStream(other=other):
                 step = replace(step, other=other % len(program.priorities))
@@ -391,10 +400,10 @@ class _Prediction:
             else:
                 answer = self.host(step)
                 outcome.seen.append((self.model.now, *map(bytes, self.hosts), self.in_use(), answer))
-        tasks = [task for task in self.model.tasks if task.engine != "timers"]
+        tasks = [task for task in self.model.tasks if task.engine != "timers" and task.result != "cancelled"]
         for task in tasks:
             stream = self.streams.index(task.stream) if task.stream in self.streams else -1
-            after = tasks.index(task.after) if task.after is not None else None
+            after = tasks.index(task.after) if task.after in tasks else None
             outcome.rows.append((stream, task.engine, task.cores, task.submitted, task.started, task.finished, after))
         outcome.results = [task.result for task in self.tasks]
         outcome.memory = [bytes(memory) for memory in (*self.buffers, *self.hosts)]
@@ -456,8 +465,11 @@ class _Prediction:
                     model.run(last if isinstance(step, Synchronize) else None)
                 return last is None or last.finished >= 0
             case AwaitTask(task=number):
-                model.run(self.tasks[number])
-                return self.tasks[number].result
+                task = self.tasks[number]
+                model.run(task)
+                return task.result
+            case Cancel(task=number):
+                return model.cancel(self.tasks[number])
             case AwaitEvent(event=event):
                 if event in self.events:
                     model.run(self.events[event])
@@ -565,9 +577,15 @@ def play(program: Program, steps: list[Any], runtime: ca.Runtime) -> Generator[W
                 return streams[number].query()
             case AwaitTask(task=number):
                 task = tasks[number]
+                if task.cancelled():
+                    return "cancelled"
                 return (yield task.result if is_blocking else task.wait)
+            case Cancel(task=number):
+                return tasks[number].cancel()
             case AwaitEvent(event=number):
-                yield events[number].synchronize
+                record = events[number]._record
+                if record is None or not record.cancelled():
+                    yield events[number].synchronize
             case Sleep(ns=ns):
                 yield lambda: runtime.clock.sleep(ns * (1e-9 if virtual else 1e-6))
             case Poke(host=number, value=value):
@@ -596,11 +614,11 @@ def play(program: Program, steps: list[Any], runtime: ca.Runtime) -> Generator[W
     numbers = {record.id: i for i, record in enumerate(records)}
     rows = {stream.id: i for i, stream in enumerate(streams)}
     for r in records:
-        after = numbers[r.waited_for] if r.waited_for is not None else None
+        after = numbers.get(r.waited_for)  # what was cancelled has no row
         times = (r.submitted_ns, r.started_ns, r.finished_ns)
         outcome.rows.append((rows.get(r.stream, -1), r.engine, r.cores, *times, after))
     check_timeline(records)
-    outcome.results = [task.result() for task in tasks]
+    outcome.results = ["cancelled" if task.cancelled() else task.result() for task in tasks]
     for buffer in buffers:
         outcome.memory.append((yield buffer.get).tobytes())
     outcome.memory += [host.tobytes() for host in hosts]
@@ -618,7 +636,7 @@ def check_timeline(records: list[Any]) -> None:
         streams[record.stream].append(record)
         if record.engine:
             lanes[record.engine, record.lane].append(record)
-        if record.waited_for is not None:
+        if record.waited_for in by_id:
             assert by_id[record.waited_for].finished_ns <= record.finished_ns
     streams.pop(-1, None)  # copies that are ordered with no stream
     for track in streams.values():
@@ -675,7 +693,7 @@ def run(program: Program, steps: list[Any], clock: Any, api: str) -> Outcome:
 # -- the tests --------------------------------------------------------------------------------------------------------
 
 
-@given(programs())
+@given(programs(cancel=True))
 @settings(common, max_examples=EXAMPLES)
 def test_virtual_time_agrees_with_the_model(program: Program) -> None:
     """Every start and finish, every byte, all that the host sees; races included, since virtual time decides them."""
@@ -688,7 +706,7 @@ def test_virtual_time_agrees_with_the_model(program: Program) -> None:
 
 
 @pytest.mark.parametrize("api", list(LOOPS))
-@given(program=programs(("blocks", "whole", "async")))
+@given(program=programs())
 @settings(common, max_examples=max(EXAMPLES // 4, 1))
 def test_the_wall_clock_gives_the_same_results(api: str, program: Program) -> None:
     """Of programs without races; `play` checks the order of all tasks."""

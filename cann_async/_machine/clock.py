@@ -130,8 +130,10 @@ class VirtualClock(Clock):
         bodies, settle = machine.bodies, machine.scheduler.settle
         while True:
             while machine.news or (machine.arrivals and not bodies.active):
+                if bodies.woken:
+                    bodies.resume()
                 settle()
-            if bodies.active:  # asynchronous bodies of this instant: engines choose when all of them have ended
+            if bodies.active:  # a body of this instant waits for real time, or for a host
                 return
             if called:
                 engine = called.popleft()

@@ -42,11 +42,18 @@ class Awaiter:
         self.problem: BaseException | None = None
 
     def wake(self) -> None:
+        """Set the future on its loop; a body's on virtual time when the driver has time for it."""
+        machine = self._machine
+        if machine.clock.modelled and self.body is not None:
+            machine.bodies.woken.append(self)
+            machine.news = True
+            return
+        if machine.clock.modelled:  # time must stand still while somebody can go on
+            machine.stop = machine.news = True
+        self.deliver()
+
+    def deliver(self) -> None:
         """Set the future on its loop."""
-        if self.body is not None:
-            self._machine.bodies.unpark(self)
-        if self._machine.clock.modelled:  # time must stand still while somebody can go on
-            self._machine.stop = self._machine.news = True
         self._host.wake(self._future)
 
     def kick(self) -> None:
@@ -218,7 +225,7 @@ def _drive_shielded(machine: Machine) -> bool:
         hits += 1
         if hits > 1:
             raise KeyboardInterrupt
-        machine.stop = machine.news = True
+        machine.stop = machine.news = machine.hurry = True
 
     _signal.signal(signal.SIGINT, keep_back)
     try:

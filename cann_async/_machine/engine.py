@@ -61,13 +61,14 @@ def executor(engine: Engine, machine: Machine) -> Generator[None, Item | None, N
             if ended.state == RUNNING:  # modelled time is over, and the body runs at this instant
                 work = ended.work
                 if work.is_asynchronous:
-                    machine.bodies.start(ended)
-                    continue  # the item comes again when the body has ended
-                try:
-                    ended.outcome = work.run(ended)
-                    ended.state = DONE
-                except BaseException as problem:  # whatever a kernel raises is that task's failure, not the driver's
-                    fail(ended, problem)
+                    if not machine.bodies.run(ended):
+                        continue  # the item comes again when the body has ended
+                else:
+                    try:
+                        ended.outcome = work.run(ended)
+                        ended.state = DONE
+                    except BaseException as problem:  # whatever a kernel raises is that task's failure
+                        fail(ended, problem)
             engine.free += ended.work.cores
             heappush(lanes, ended.lane)
             if ended.queue.head is ended:  # else its stream has been dropped meanwhile

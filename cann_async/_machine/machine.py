@@ -71,6 +71,8 @@ class Machine:
         self.news = False
         """Something was posted, or the driver is to stop: look before you go on."""
         self.stop = False
+        self.hurry = False
+        """The driver is wanted elsewhere: do not wait for bodies."""
         self.completing = False
         """More ends at this instant: engines must not choose yet."""
         self.asleep = clock == "wall"
@@ -155,7 +157,7 @@ class Machine:
                     return False
             self._driver = threading.get_ident()
             self.workers.kept = kept
-            self.stop = False
+            self.stop = self.hurry = False
             try:
                 self.clock.run(deadline_ns)
             except BaseException as problem:
@@ -182,7 +184,7 @@ class Machine:
     @property
     def has_work(self) -> bool:
         """Whether a driver would find something to do."""
-        return bool(self.called or self.inbox or self.arrivals)
+        return bool(self.called or self.inbox or self.arrivals or self.bodies.woken)
 
     def kick(self) -> None:
         """Have whoever waits on the virtual clock try again to drive; the wall clock needs none."""
@@ -311,9 +313,9 @@ class Machine:
         if self._driver == me:  # asked by a body in place: this thread has it already
             yield
             return
-        self.stop = self.news = True
+        self.stop = self.news = self.hurry = True
         while not self._baton.acquire(timeout=0.001):
-            self.stop = self.news = True  # a driver that has begun anew is to stop as well
+            self.stop = self.news = self.hurry = True  # a driver that has begun anew is to stop as well
         self._driver = me
         try:
             yield
@@ -321,6 +323,15 @@ class Machine:
             self._driver = None
             self._baton.release()
             self._let_others_drive()
+
+    @contextlib.contextmanager
+    def lent_to(self, thread: int) -> Iterator[None]:
+        """As the driver: let what another thread does count as done by the driver."""
+        driver, self._driver = self._driver, thread
+        try:
+            yield
+        finally:
+            self._driver = driver
 
     def close(self, why: str) -> None:
         """End everything; nothing can be enqueued any more."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from heapq import heappush
+from heapq import heapify, heappush
 from typing import TYPE_CHECKING
 
 from .task import DONE, DROPPED, FAILED, QUEUED, Item, Work
 
 if TYPE_CHECKING:
+    from .engine import Engine
     from .machine import Machine
     from .queue import Queue
 
@@ -52,7 +53,11 @@ class Scheduler:
             head = queue.head
             if head is None:
                 self.advance(queue)
-            elif head.work.engine is None and self._passes(head, self._now()):
+            elif head.work.engine is None:
+                if self._passes(head, self._now()):
+                    self.retire(head)
+            elif head.state == DROPPED:  # cancelled while it was ready
+                self._withdraw(head.work.engine, head)
                 self.retire(head)
 
     def retire(self, item: Item) -> None:
@@ -137,6 +142,14 @@ class Scheduler:
             item.outcome = error
             item.state = DROPPED
             self._end(item)
+
+    def _withdraw(self, engine: Engine, item: Item) -> None:
+        """Take an item out of the line in front of its engine; who stood behind it may fit."""
+        engine.ready[:] = [place for place in engine.ready if place[1] is not item]
+        heapify(engine.ready)
+        if not engine.called:
+            engine.called = True
+            self._called.append(engine)
 
     def _passes(self, item: Item, now: int) -> bool:
         """Resolve an item of the scheduler's own: True when its stream may go on."""

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
+from .hosts import running_host
 from .task import DONE, LIGHT_NS, RUNNING, Item, fail
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ NAP_S = 0.0001
 HAND_OVER_S = 0.05
 SLICE_NS = 200_000
 """How long a thread that has something else to do drives at a time."""
+REST_S = 0.1
+"""So long the driver waits for a body on the virtual clock that itself waits for real time, or for a host."""
 NAPS = 20
 """So many naps without any work, and the device thread sleeps until it is rung."""
 
@@ -57,13 +61,14 @@ class Arrival(NamedTuple):
         return item
 
 
-def start_thread(target: Callable[[], None], name: str) -> bool:
-    """Start a daemon thread; False when the interpreter no longer allows one."""
+def start_thread(target: Callable[[], None], name: str) -> int:
+    """Start a daemon thread and give its number; 0 when the interpreter no longer allows one."""
+    thread = threading.Thread(target=target, name=name, daemon=True)
     try:
-        threading.Thread(target=target, name=name, daemon=True).start()
+        thread.start()
     except RuntimeError:
-        return False
-    return True
+        return 0
+    return thread.ident or 0
 
 
 class Workers:
@@ -153,7 +158,7 @@ class DeviceThread:
         """Wake the thread if it sleeps. Any thread may ring, at any time."""
         self._machine.asleep = False
         if not self._started:
-            self._started = start_thread(self._loop, "cann-async device")
+            self._started = bool(start_thread(self._loop, "cann-async device"))
             return
         try:
             self._bell.release()
@@ -208,17 +213,26 @@ class DeviceThread:
 class Bodies:
     """Asynchronous kernel bodies, on an event loop of the machine's own.
 
-    `active` counts the bodies that can go on by themselves: virtual time stands still while there are any. A body
-    that awaits work of the machine is not active.
+    On the virtual clock the driver starts them one by one (`run`, `resume`) and waits until each has ended or waits for
+    the machine in its turn, so they are as exact as plain ones. `active` counts the bodies that do neither: those
+    that wait for real time, or for a host. After a while the driver leaves them alone, so that the host can go on,
+    and virtual time stands still until they have ended.
     """
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._lock = threading.Lock()
         self._parked: dict[Item, set[Awaiter]] = {}
         self._tasks: set[asyncio.Task[object]] = set()
+        self._rest = threading.Event()
+        self._idle = False
+        """Nothing can run on the loop, and yet a body is active."""
+        self._looking = False
         self.active = 0
+        self.woken: deque[Awaiter] = deque()
+        """On the virtual clock: who may go on, as soon as the driver gives them the time."""
 
     def start(self, item: Item) -> None:
         """Begin the body of the item; it arrives at the machine when it has ended."""
@@ -226,8 +240,28 @@ class Bodies:
             self.active += 1
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                start_thread(self._run_loop, "cann-async bodies")
+                self._thread = start_thread(self._run_loop, "cann-async bodies")
         self._loop.call_soon_threadsafe(self._begin, item)
+
+    def run(self, item: Item) -> bool:
+        """Begin the body and see it to its end; False if it needs something else first, and arrives later."""
+        self.start(item)
+        self._come_to_rest()
+        arrivals = self._machine.arrivals
+        for place, arrival in enumerate(arrivals):
+            if arrival.item is item:
+                del arrivals[place]
+                arrival.settle()
+                return True
+        return False
+
+    def resume(self) -> None:
+        """Let the bodies go on for which something has happened."""
+        while self.woken:
+            awaiter = self.woken.popleft()
+            self.unpark(awaiter)
+            awaiter.deliver()
+            self._come_to_rest()
 
     def stop(self) -> None:
         """End the loop; bodies under way are cancelled."""
@@ -244,6 +278,7 @@ class Bodies:
                 waits.add(awaiter)
                 if len(waits) == 1:
                     self.active -= 1
+        self._look_again()
         self._machine.kick()
 
     def unpark(self, awaiter: Awaiter) -> None:
@@ -258,6 +293,33 @@ class Bodies:
                 if not waits:
                     del self._parked[body]
                     self.active += 1
+
+    def _come_to_rest(self) -> None:
+        """Wait, as the driver, until nothing can run on the loop. Meanwhile the bodies have the baton."""
+        machine, loop = self._machine, self._loop
+        if loop is None or not self._thread:  # the interpreter is going down
+            return
+        self._idle = False
+        self._rest.clear()
+        with machine.lent_to(self._thread):
+            loop.call_soon_threadsafe(self._look_again)
+            while not self._rest.wait(REST_S):
+                if self._idle or machine.hurry:
+                    return
+
+    def _look_again(self) -> None:
+        if not self._looking and self._loop is not None:
+            self._looking = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        if not running_host().is_quiet:
+            self._look_again()
+        elif self.active:
+            self._idle = True
+        else:
+            self._rest.set()
 
     def _run_loop(self) -> None:
         assert self._loop is not None
@@ -291,5 +353,6 @@ class Bodies:
         machine.arrive(Arrival(item, outcome, problem, started, machine.now()))
         with self._lock:  # after it has arrived: who sees no active body sees all that have ended
             self.active -= 1
+        self._look_again()
         machine.kick()
         return None
