@@ -32,7 +32,7 @@ class Task:
 
 
 class Model:
-    """At one instant completions come first, as submitted, then new heads (`news`), then engines by priority and turn."""
+    """At one instant completions come first, as submitted, then new heads (`news`), then engines by priority, turn."""
 
     def __init__(self, capacity: dict[str, int]) -> None:
         self.now, self.turn, self.free, self.running = 0, 0, {**capacity, "timers": 0}, list[Task]()
