@@ -30,6 +30,17 @@ CODES: dict[int, str] = {
     507000: "ACL_ERROR_RT_INTERNAL_ERROR",
     507007: "ACL_ERROR_RT_CONTEXT_RELEASE_ERROR",
     507015: "ACL_ERROR_RT_AICORE_EXCEPTION",
+    507012: "ACL_ERROR_RT_REPORT_TIMEOUT",
+    507014: "ACL_ERROR_RT_AICORE_TIMEOUT",
+    507017: "ACL_ERROR_RT_AICPU_TIMEOUT",
+    507034: "ACL_ERROR_RT_VECTOR_CORE_TIMEOUT",
+    507046: "ACL_ERROR_RT_STREAM_SYNC_TIMEOUT",
+    507047: "ACL_ERROR_RT_EVENT_SYNC_TIMEOUT",
+    107011: "ACL_ERROR_RT_STREAM_SUBSCRIBE",
+    107012: "ACL_ERROR_RT_THREAD_SUBSCRIBE",
+    107015: "ACL_ERROR_RT_STREAM_NO_CB_REG",
+    107022: "ACL_ERROR_RT_DEVICE_TASK_ABORT",
+    207009: "ACL_ERROR_RT_NO_NOTIFY_RESOURCE",
     507018: "ACL_ERROR_RT_AICPU_EXCEPTION",
     507033: "ACL_ERROR_RT_DEV_SETUP_ERROR",
     507035: "ACL_ERROR_RT_VECTOR_CORE_EXCEPTION",
@@ -74,6 +85,10 @@ class ResourceError(CannError):
 
 class ExecutionError(CannError):
     """The device or a kernel failed (5xxxxx)."""
+
+
+class SyncTimeout(ExecutionError, TimeoutError):  # noqa: N818 - the contract names it so
+    """A host has waited long enough (507046 for streams and tasks, 507047 for events); the work goes on."""
 
 
 class DeadlockError(ExecutionError):

@@ -49,7 +49,11 @@ class Records:
         number = item.work.number
         if number < 0:
             number = self._number(item)
-        self.extend(self.pack(item.id, number, item.lane, item.submitted, item.started, item.finished, item.nbytes))
+        self.extend(
+            self.pack(
+                item.id, number, max(item.lane, ~item.lane), item.submitted, item.started, item.finished, item.nbytes
+            )
+        )
 
     def _number(self, item: Item) -> int:
         work, engine, queue = item.work, item.work.engine, item.queue
