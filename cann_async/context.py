@@ -157,6 +157,8 @@ class Context:
 
     def _release_queue(self, queue: Queue) -> None:
         self._machine.queues.pop(queue, None)
+        if queue.last is not None and queue.last.state >= DONE:
+            queue.last = None  # the two would keep each other alive
         if self._queues.pop(queue, queue) is None:  # it was there
             self._device._live["streams"] -= 1
 
