@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from ._machine.completion import Ended
 from ._machine.queue import PRIORITIES, Queue
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .device import Device
+    from .task import Task
 
 
 class Context:
@@ -129,10 +130,10 @@ class Context:
 def _raise_failures(queues: list[Queue]) -> None:
     for queue in queues:
         while queue.failed:
-            failure = queue.failed.pop(0).outcome
+            task = cast("Task[object]", queue.failed.pop(0))
+            failure = task.outcome
             if isinstance(failure, CannError) and not failure.reported:
-                failure.reported = True
-                raise failure.with_traceback(None)
+                task._result()
 
 
 _current: ContextVar[Device | Context | Stream | None] = ContextVar("cann_async_current", default=None)

@@ -38,6 +38,7 @@ from .errors import DeadlockError as DeadlockError
 from .errors import ExecutionError as ExecutionError
 from .errors import MismatchError as MismatchError
 from .errors import ResourceError as ResourceError
+from .errors import SyncTimeout as SyncTimeout
 from .errors import UsageError as UsageError
 from .kernel import Block as Block
 from .kernel import Kernel as Kernel
