@@ -47,11 +47,14 @@ class Context:
 
     @property
     def default_stream(self) -> Stream:
-        """The stream that comes with the context."""
+        """The stream that comes with the context. Mirrors aclrtCtxGetCurrentDefaultStream."""
         return self._default_stream
 
     def create_stream(self, priority: int = 0, name: str | None = None) -> Stream:
-        """Make a stream; `priority` 0 (most urgent) to 7, else 107000. Mirrors aclrtCreateStreamWithConfig."""
+        """Make a stream; `priority` 0 (most urgent) to 7, else 107000.
+
+        Mirrors aclrtCreateStream and aclrtCreateStreamWithConfig.
+        """
         self._check()
         rank = operator.index(priority)
         if not 0 <= rank < PRIORITIES:
@@ -157,7 +160,10 @@ def use(what: Device | Context | Stream) -> Iterator[None]:
 
 
 def current_stream() -> Stream:
-    """Give the current stream: the one in use, or the default stream of the device or context in use; else 107002."""
+    """Give the current stream: the one in use, or the default stream of the device or context in use; else 107002.
+
+    Its `context` mirrors aclrtGetCurrentContext.
+    """
     what = _current.get()
     if what is None:
         raise error(

@@ -62,7 +62,7 @@ class Device:
 
     @property
     def soc(self) -> Soc:
-        """What kind of chip it is."""
+        """What kind of chip it is: name, cores, memory, speeds. Mirrors aclrtGetSocName and aclrtGetDeviceInfo."""
         return self._soc
 
     @property
@@ -151,7 +151,7 @@ class Device:
     def malloc_host(self, shape: Shape, dtype: npt.DTypeLike = np.uint8) -> Array:
         """Allocate pinned host memory as an ordinary array, 64-byte aligned, not cleared; mirrors aclrtMallocHost.
 
-        It is given back when the array and all its views are gone.
+        It is given back when the array and all its views are gone: that mirrors aclrtFreeHost.
         """
         self._check()
         whole, element = _shape(shape), device_dtype(dtype)
@@ -218,7 +218,10 @@ class Device:
         _raise_failures(queues)
 
     async def close(self) -> None:
-        """Close the runtime of a device made by `open_device`; any other device waits for its work."""
+        """Close the runtime of a device made by `open_device`; any other device waits for its work.
+
+        Mirrors aclrtResetDevice.
+        """
         await self._exit(None)
 
     async def _exit(self, problem: BaseException | None) -> None:

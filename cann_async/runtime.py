@@ -82,7 +82,7 @@ class Runtime:
     """One host with `devices` devices of one `soc` (a preset's name or a `Soc`) and one `clock`.
 
     Arguments that are not given come from CANN_ASYNC_DEVICES, CANN_ASYNC_SOC and CANN_ASYNC_CLOCK. ``async with``
-    only closes it.
+    only closes it. Mirrors aclInit.
     """
 
     _device_type: ClassVar[type[Device]] = Device
@@ -152,7 +152,8 @@ class Runtime:
     async def close(self, *, drain: bool = True) -> None:
         """Finish what is queued, or drop it without `drain` (whoever waits gets 507007), and end the runtime.
 
-        Whatever is used afterwards says that it has been closed. Failures nobody has seen are logged.
+        Whatever is used afterwards says that it has been closed. Failures nobody has seen are logged. Mirrors
+        aclFinalize and, without `drain`, aclrtResetDeviceForce.
         """
         await self._close(drain=drain)
 
@@ -219,7 +220,10 @@ def _open(
 
 
 def device_count() -> int:
-    """Give the number of devices a runtime has unless told otherwise: CANN_ASYNC_DEVICES, or 1. Starts nothing."""
+    """Give the number of devices a runtime has unless told otherwise: CANN_ASYNC_DEVICES, or 1. Starts nothing.
+
+    Mirrors aclrtGetDeviceCount.
+    """
     text = os.environ.get("CANN_ASYNC_DEVICES", "1")
     if not text.isdecimal() or not 1 <= int(text) <= 64:
         raise ValueError(f"CANN_ASYNC_DEVICES must be 1 to 64, not {text!r}")

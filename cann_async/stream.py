@@ -75,6 +75,8 @@ class Stream:
 
         Buffers arrive in the body as NumPy views, everything else as it is; a host array is a TypeError. A freed
         buffer, one of another device, or blocks below 1 are 107000. The result is what a whole-launch body returns.
+        Arguments are taken over at the call; so it mirrors aclrtLaunchKernelV2, aclrtLaunchKernelWithConfig,
+        aclrtLaunchKernelWithHostArgs and aclrtLaunchKernelWithArgsArray as well.
         """
         queue = self._queue
         if queue.closed is not None:
@@ -203,7 +205,7 @@ class Stream:
 
     @property
     def id(self) -> int:
-        """The number of the stream within its runtime."""
+        """The number of the stream within its runtime. Mirrors aclrtStreamGetId."""
         return self._queue.id
 
     @property
@@ -213,7 +215,10 @@ class Stream:
 
     @property
     def priority(self) -> int:
-        """0 (most urgent) to 7: which ready task a free engine takes first. Nothing running is pre-empted."""
+        """0 (most urgent) to 7: which ready task a free engine takes first. Nothing running is pre-empted.
+
+        Mirrors aclrtStreamGetPriority and aclrtDeviceGetStreamPriorityRange.
+        """
         return self._queue.priority
 
     @property
