@@ -163,8 +163,9 @@ def whole() -> None:
         assert_type(last_error.note(problem), int)
         assert_type(last_error.get_last_error(), int)
         assert_type(last_error.recent_error_message(), str | None)
-    except TimeoutError as problem:
-        assert not isinstance(problem, ca.SyncTimeout) or problem.code == 507046
+    except ca.SyncTimeout as problem:
+        timeout: TimeoutError = problem
+        raise timeout from None
     except (ca.ResourceError, ca.DeadlockError, ca.ExecutionError) as problem:
         other: ca.CannError = problem
         raise other from None
