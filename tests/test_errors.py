@@ -191,9 +191,8 @@ async def test_tasks_that_are_dropped_together_have_an_error_each(clock):
         stream = device.create_stream()
         hold = Hold(stream)
         tasks = [stream.launch(work(1), name=f"late {i}") for i in range(3)]
-        closing = stream.close(force=True)
+        await stream.close(force=True)
         hold.let_go()
-        await closing
         for i, task in enumerate(tasks):
             with rejects(107023, f"launched at {task.launched_at}") as caught:
                 await task
