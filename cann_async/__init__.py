@@ -2,7 +2,7 @@
 
 General layout. A task goes through seven rooms, and the file tree shows them:
 
-    1 launch       stream.py kernel.py memory.py   check the call, build a Task (task.py)
+    1 launch       stream.py ordering.py kernel.py memory.py   check the call, build a Task (task.py)
     2 queue        _machine/queue.py               one FIFO per stream
     3 scheduler    _machine/scheduler.py           ready heads go to engines; waits and records
     4 engine       _machine/engine.py              one executor coroutine per engine; clock.py says how long it works
@@ -14,6 +14,7 @@ What a user holds are the nouns: runtime, device, context, stream, event, memory
 names for code that blocks.
 """
 
+from . import testing as testing
 from .context import Context as Context
 from .context import current_device as current_device
 from .context import current_stream as current_stream
@@ -27,12 +28,14 @@ from .errors import ResourceError as ResourceError
 from .errors import SyncTimeout as SyncTimeout
 from .errors import UsageError as UsageError
 from .event import Event as Event
+from .event import LatchEvent as LatchEvent
 from .kernel import Block as Block
 from .kernel import Kernel as Kernel
 from .kernel import Launch as Launch
 from .kernel import kernel as kernel
 from .memory import Buffer as Buffer
 from .memory import MemcpyKind as MemcpyKind
+from .notify import Notify as Notify
 from .runtime import Runtime as Runtime
 from .runtime import device_count as device_count
 from .runtime import open_device as open_device

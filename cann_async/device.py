@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, overload
+import weakref
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ._machine.arena import Arena, host_arena
 from ._machine.completion import Ended
-from ._machine.queue import Queue
-from ._machine.task import DONE
+from ._machine.machine import FOREVER
+from ._machine.queue import Queue, Refusal
+from ._machine.task import DONE, nanoseconds
 from .context import Context, _raise_failures
 from .dtypes import device_dtype
 from .errors import error
+from .kernel import COPY_ENGINES
 from .memory import Allocation, Array, Buffer, Operand, check_copy
 from .soc import Cost
-from .stream import Stream
+from .stream import Stream, _all_ended
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from .event import Event
     from .kernel import Launch
+    from .notify import Notify
     from .runtime import Runtime
     from .soc import Soc
     from .task import Task
     from .timeline import Timeline
 
+LIMITS = {"events": (207007, "max_events"), "notifies": (207009, "max_notifies")}
 Shape = int | tuple[int, ...]
 S = TypeVar("S", bound=np.generic)
 
@@ -49,6 +54,12 @@ class Device:
         self._arena: Arena | None = None
         self._peers: set[int] = set()
         self._owns_runtime = False
+        self._lost: Refusal | None = None
+        self._live = {"streams": 0, "events": 0, "notifies": 0}
+        self._core_limits: dict[str, int] = {}
+        self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+        self._allocations: weakref.WeakSet[Allocation] = weakref.WeakSet()
+        self._users = 0
         self._loose: list[Stream] = []
         """Streams of one copy each, used again when they are idle: a synchronous copy is ordered with nothing."""
         self._default_context = self._context_type(self, is_default=True)
@@ -90,13 +101,63 @@ class Device:
         self._check()
         return self._context_type(self)
 
-    def create_stream(self, priority: int = 0, name: str | None = None) -> Stream:
+    def create_stream(self, priority: int = 0, name: str | None = None, failure_mode: str = "continue") -> Stream:
         """Make a stream in the default context; see `Context.create_stream`."""
-        return self._default_context.create_stream(priority, name)
+        return self._default_context.create_stream(priority, name, failure_mode)
 
-    def create_event(self, timing: bool = True, name: str | None = None) -> Event:
+    def create_event(
+        self,
+        timing: bool = True,
+        name: str | None = None,
+        kind: Literal["snapshot", "latch", "sync latch"] = "snapshot",
+    ) -> Event:
         """Make an event in the default context; see `Context.create_event`."""
-        return self._default_context.create_event(timing, name)
+        return self._default_context.create_event(timing, name, kind)
+
+    def create_notify(self, name: str | None = None) -> Notify:
+        """Make a notify; see `Context.create_notify`."""
+        return self._default_context.create_notify(name)
+
+    # -- limits and health --------------------------------------------------------------------------------------------
+
+    @property
+    def streams_available(self) -> int:
+        """How many streams can still be made; mirrors aclrtGetStreamAvailableNum."""
+        return max(self._soc.max_streams - self._live["streams"], 0)
+
+    @property
+    def events_available(self) -> int:
+        """How many events can still be made; mirrors aclrtGetEventAvailNum."""
+        return max(self._soc.max_events - self._live["events"], 0)
+
+    @property
+    def notifies_available(self) -> int:
+        """How many notifies can still be made."""
+        return max(self._soc.max_notifies - self._live["notifies"], 0)
+
+    @property
+    def health(self) -> str:
+        """Say "ok", or "lost" when nothing on it can be used until it is reset; mirrors aclrtQueryDeviceStatus."""
+        return "ok" if self._lost is None else "lost"
+
+    def set_core_limit(self, engine: str, cores: int | None) -> None:
+        """Let later launches use at most so many cores of an engine ("ai_core", "ai_vector", ...); None: all.
+
+        A stream's own limit goes before it. Less than 1, or an engine without cores, is 107000. Mirrors
+        aclrtSetDeviceResLimit and aclrtResetDeviceResLimit.
+        """
+        self._check()
+        self._check_core_limit(engine, cores)
+        if cores is None:
+            self._core_limits.pop(engine, None)
+        else:
+            self._core_limits[engine] = cores
+        self._forget_launches()
+
+    def core_limit(self, engine: str) -> int:
+        """Give how many cores of an engine a launch may use; mirrors aclrtGetDeviceResLimit."""
+        self._check_core_limit(engine, None)
+        return min(self._core_limits.get(engine, FOREVER), self._engines[engine].capacity)
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
@@ -204,24 +265,110 @@ class Device:
 
     # -- wait and end -------------------------------------------------------------------------------------------------
 
-    async def synchronize(self) -> None:
-        """Wait for everything enqueued so far on every stream of the device; raises the first failure not yet seen."""
-        await self._synchronize()
+    async def synchronize(self, timeout: float | None = None) -> None:
+        """Wait for everything enqueued so far on every stream of the device; raises the first failure not yet seen.
 
-    async def _synchronize(self) -> None:
+        Not done within `timeout` seconds is 507046 (`SyncTimeout`). Mirrors aclrtSynchronizeDevice[WithTimeout].
+        """
+        await self._synchronize(timeout)
+
+    async def _synchronize(self, timeout: float | None = None) -> None:
+        limit = nanoseconds(timeout)
         self._check()
-        queues = [queue for queue in list(self._machine.queues) if queue.device == self._index]
-        for last in [queue.last for queue in queues]:
-            if last is not None and last.state < DONE:
-                await Ended(last)
+        queues = self._queues()
+        await _all_ended([queue.last for queue in queues if queue.last is not None], limit, repr(self))
         self._check()
+        for queue in queues:
+            if queue.domain.failure is not None:
+                raise queue.domain.failure.error()
         _raise_failures(queues)
 
-    async def close(self) -> None:
-        """Close the runtime of a device made by `open_device`; any other device waits for its work.
+    async def task_abort(self) -> None:
+        """Kill what runs on the device and drop what is queued; mirrors aclrtDeviceTaskAbort.
 
-        Mirrors aclrtResetDevice.
+        Whoever waits for any of it gets 107022. Contexts that a failure has stopped work again. Make events anew.
         """
+        await self._task_abort()
+
+    async def _task_abort(self) -> None:
+        self._check()
+        queues = self._queues()
+        busy = Refusal(107022, f"{self!r} is aborting its tasks")
+        for queue in queues:
+            if queue.domain.failure is not None and queue.closed is queue.domain.failure:
+                queue.closed = None
+            queue.closed = queue.closed or busy
+        for queue in queues:
+            queue.domain.failure = None
+        self._machine.drop(queues, error(107022, f"the tasks of {self!r} were aborted"))
+        for queue in queues:
+            if queue.closed is busy:
+                queue.closed = None
+
+    async def reset(self) -> None:
+        """Begin anew: kill and drop all work (507007 for who waits), and give back all that was made on the device.
+
+        Its streams, events, notifies and buffers are stale afterwards (an error, never a crash); the default context
+        and its stream are new ones. Mirrors aclrtResetDeviceForce.
+        """
+        await self._reset()
+
+    async def _reset(self) -> None:
+        if self._machine.closed is not None:
+            raise self._machine.closed.error()
+        tell = self._runtime._tell
+        tell(self._runtime._device_hooks, "reset_pre", self)
+        gone = Refusal(507007, f"npu:{self._index} has been reset", "Make streams, events and buffers anew.")
+        queues = self._queues()
+        for queue in queues:
+            queue.closed = gone
+        self._machine.drop(queues, gone.error())
+        for context in list(self._contexts):
+            context._closed = gone
+            for queue in list(context._queues):
+                context._release_queue(queue)
+        for queue in queues:  # those of single copies
+            self._machine.queues.pop(queue, None)
+        for allocation in list(self._allocations):
+            allocation.freed = True
+        self._loose.clear()
+        self._peers.clear()
+        self._core_limits.clear()
+        self._arena = None
+        self._lost = None
+        self._users = 0
+        self._default_context = self._context_type(self, is_default=True)
+        tell(self._runtime._device_hooks, "reset_post", self)
+
+    def retain(self) -> int:
+        """Count one user more, and give the number of them; mirrors how aclrtSetDevice counts."""
+        self._check()
+        tell = self._runtime._tell
+        tell(self._runtime._device_hooks, "set_pre", self)
+        self._users += 1
+        tell(self._runtime._device_hooks, "set_post", self)
+        return self._users
+
+    async def release(self) -> int:
+        """Count one user less; the last one waits for the default context's work and resets the device.
+
+        Without any user it is 507007. Mirrors aclrtResetDevice.
+        """
+        return await self._release()
+
+    async def _release(self) -> int:
+        if not self._users:
+            raise error(507007, f"{self!r} has no user: it was never set, or has been reset")
+        self._users -= 1
+        if not self._users:
+            lasts = [queue.last for queue in self._default_context._queues if queue.last is not None]
+            for last in lasts:
+                await Ended(last)
+            await self._reset()
+        return self._users
+
+    async def close(self) -> None:
+        """Close the runtime of a device made by `open_device`; any other device waits for its work."""
         await self._exit(None)
 
     async def _exit(self, problem: BaseException | None) -> None:
@@ -239,17 +386,45 @@ class Device:
         await self._exit(problem)
 
     def __repr__(self) -> str:
-        state = f", {self._machine.closed}" if self._machine.closed else ""
+        state = f", {self._machine.closed.text}" if self._machine.closed else ""
         return f"<Device npu:{self._index} {self._soc.name}, {self._machine.clock.name} clock{state}>"
 
     def __bool__(self) -> bool:
-        return self._machine.closed is None
+        return self._machine.closed is None and self._lost is None
 
     # -- within the package -------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if self._machine.closed is not None:
-            raise error(507033 if "fork" in self._machine.closed else 507007, self._machine.closed)
+        refusal = self._machine.closed or self._lost
+        if refusal is not None:
+            raise refusal.error()
+
+    def _queues(self) -> list[Queue]:
+        return [queue for queue in list(self._machine.queues) if queue.device == self._index]
+
+    def _forget_launches(self) -> None:
+        """Have later launches look at limits and timeouts again."""
+        for queue in self._queues():
+            owner = queue.owner() if queue.owner is not None else None
+            if isinstance(owner, Stream):
+                owner._launches.clear()
+
+    def _check_core_limit(self, engine: str, cores: int | None) -> None:
+        if engine not in self._engines or engine in COPY_ENGINES:
+            raise error(107000, f"{engine!r} is no engine with cores")
+        if cores is not None and operator.index(cores) < 1:
+            raise error(107000, f"a launch needs at least 1 core, not {cores}")
+
+    def _take(self, what: str) -> None:
+        """Count an event or a notify that is about to be made."""
+        code, limit = LIMITS[what]
+        most: int = getattr(self._soc, limit)
+        if self._live[what] >= most:
+            raise error(code, f"{self!r} has {most} {what}, and {self._live[what]} are alive", "Close one first.")
+        self._live[what] += 1
+
+    def _give_back(self, what: str) -> None:
+        self._live[what] -= 1
 
     def _check_other(self, peer: Device) -> None:
         self._check()
@@ -287,7 +462,10 @@ class Device:
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Buffer:
         self._check()
-        return self._buffer_type(Allocation(self), _carve(self._memory(), shape, dtype), is_root=True)
+        allocation = Allocation(self)
+        buffer = self._buffer_type(allocation, _carve(self._memory(), shape, dtype), is_root=True)
+        self._allocations.add(allocation)
+        return buffer
 
     def _loose_stream(self) -> Stream:
         for stream in self._loose:

@@ -90,8 +90,8 @@ class ExecutionError(CannError):
     """The device or a kernel failed (5xxxxx)."""
 
 
-class SyncTimeout(ExecutionError, TimeoutError):  # noqa: N818  # it is one more of asyncio's timeouts
-    """A host has waited long enough (507046 for streams and devices, 507047 for events); the work itself goes on."""
+class SyncTimeout(ExecutionError, TimeoutError):  # noqa: N818  # the contract names it so
+    """A host has waited long enough (507046 for streams and tasks, 507047 for events); the work goes on."""
 
 
 class DeadlockError(ExecutionError):

@@ -2,21 +2,23 @@
 
 An event stands for its latest record, an item in a stream's queue. `Stream.wait(event)` binds to the record that is
 the latest when it is called; before any record it is a no-op. Waiting on the device and waiting on the host have
-different names: `stream.wait(event)` and `await event`.
+different names: `stream.wait(event)` and `await event`. `LatchEvent` is CANN's older kind, a bit that is set and reset.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._machine.completion import wait
-from ._machine.task import DONE, DROPPED
-from .errors import error
+from ._machine.completion import Ended, wait
+from ._machine.task import CANCELLED, DONE, Work, nanoseconds
+from ._machine.waits import ClearLatch, Latch, SetLatch
+from .errors import SyncTimeout, error
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
+    from ._machine.task import Item
     from .context import Context
     from .stream import Stream
     from .task import Task
@@ -27,7 +29,12 @@ class Event:
 
     __slots__ = ("__weakref__", "_closed", "_context", "_record", "name", "timing")
 
+    kind = "snapshot"
+    """Of `create_event`: "snapshot", "latch" or "sync latch"."""
+
     def __init__(self, context: Context, *, timing: bool = True, name: str | None = None) -> None:
+        self._closed = True  # until it has its place among the device's
+        context.device._take("events")
         self._context = context
         self._record: Task[None] | None = None
         self._closed = False
@@ -57,11 +64,42 @@ class Event:
         record = self._record
         return record is None or record.done()
 
-    async def synchronize(self) -> None:
-        """Wait on the host until the latest record is complete, at once before any; mirrors aclrtSynchronizeEvent."""
-        await self._synchronize()
+    def query_status(self) -> bool:
+        """Say whether it is complete, as aclrtQueryEventStatus does: before any record True, of a latch False."""
+        return self.query()
 
-    async def _synchronize(self) -> None:
+    def query_wait_status(self) -> bool:
+        """Say whether every stream that waits for a latch has passed; mirrors aclrtQueryEventWaitStatus.
+
+        A snapshot does not know who waits for it: 207000.
+        """
+        self._check()
+        raise error(207000, f"{self!r} does not know which streams wait for it", "Make it with kind='latch'.")
+
+    def reset(self, stream: Stream | None = None) -> None:
+        """Make it as if never recorded; what already waits goes on. Mirrors aclrtResetEvent.
+
+        With a stream a latch is reset when the stream gets there. A latch without a stream is 107000.
+        """
+        self._check()
+        if stream is not None:
+            stream._check()
+            stream._check_context(self._context, repr(self))
+        self._record = None
+
+    async def synchronize(self, timeout: float | None = None) -> None:
+        """Wait on the host until the latest record is complete, at once before any.
+
+        Not within `timeout` seconds is 507047 (`SyncTimeout`). Mirrors aclrtSynchronizeEvent[WithTimeout].
+        """
+        await self._synchronize(timeout)
+
+    async def _synchronize(self, timeout: float | None = None) -> None:
+        limit = nanoseconds(timeout)
+        self._check()
+        record = self._record
+        if limit is not None and record is not None and not await Ended(record, limit):
+            raise SyncTimeout(507047, f"{self!r} was not complete within {timeout:g} s", "The work goes on.")
         await self
 
     def __await__(self) -> Generator[object, None, None]:
@@ -70,8 +108,9 @@ class Event:
         if record is not None:
             if record.state < DONE:
                 yield from wait(record.queue.machine, record)
-            if record.state == DROPPED:
+            if record.state >= CANCELLED:
                 record._result()
+            self._check()
 
     def future(self) -> asyncio.Future[None]:
         """Give an `asyncio.Future` of the running loop for the latest record."""
@@ -113,12 +152,32 @@ class Event:
         return start.elapsed_time(self)
 
     def close(self) -> None:
-        """Give the event back; what already waits for it goes on. Mirrors aclrtDestroyEvent."""
-        self._closed = True
+        """Give the event back; what already waits for it goes on. Twice is fine. Mirrors aclrtDestroyEvent."""
+        if not self._closed:
+            self._closed = True
+            self._context.device._give_back("events")
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()
 
     def _check(self) -> None:
         if self._closed:
             raise error(507000, f"Event{f' {self.name!r}' if self.name else ''} has been closed")
+        refusal = self._context._closed or self._context._domain.failure
+        if refusal is not None:
+            raise refusal.error()
+
+    def _recording(self, work: Callable[..., Work]) -> tuple[Work, tuple[object, ...]]:
+        """Give what a stream enqueues to record it."""
+        return work("record", Work, None), ()
+
+    def _awaited(self) -> tuple[Latch | None, Item | None]:
+        """Give what a stream waits for: a latch, or the latest record, or nothing."""
+        return None, self._record
+
+    def _note_wait(self, task: Task[object]) -> None:
+        """Remember a stream that waits."""
 
     def __bool__(self) -> bool:
         return not self._closed
@@ -132,3 +191,50 @@ class Event:
             state = f"recorded on stream {self._record.queue.id}, "
             state += "complete" if self._record.state >= DONE else "pending"
         return f"<Event{f' {self.name!r}' if self.name else ''}, {state}>"
+
+
+class LatchEvent(Event):
+    """CANN's older kind (aclrtCreateEvent, aclrtCreateEventWithFlag): a bit that stays set until it is reset.
+
+    A stream that waits for it looks at the bit when it gets there, whichever record has set it. With kind "latch" a
+    wait before any record is 107000, with "sync latch" it holds the stream until one comes.
+    """
+
+    __slots__ = ("_latch", "_waits", "kind")
+
+    def __init__(self, context: Context, *, kind: str, timing: bool = True, name: str | None = None) -> None:
+        super().__init__(context, timing=timing, name=name)
+        self.kind = kind
+        self._latch = Latch(f"event {name!r}" if name else "an event", clears=False)
+        self._waits: list[Task[object]] = []
+
+    def query_status(self) -> bool:
+        """Say whether it has been recorded and that is complete; mirrors aclrtQueryEventStatus."""
+        return self._record is not None and self.query()
+
+    def query_wait_status(self) -> bool:
+        """Say whether every stream that waits for it has passed; mirrors aclrtQueryEventWaitStatus."""
+        self._check()
+        self._waits = [task for task in self._waits if not task.done()]
+        return not self._waits
+
+    def reset(self, stream: Stream | None = None) -> None:
+        """Clear the bit when the stream gets there, best right behind the last wait; mirrors aclrtResetEvent."""
+        self._check()
+        if stream is None:
+            raise error(107000, f"{self!r} is reset on a stream", "Give the stream that has waited for it.")
+        stream._check()
+        stream._check_context(self._context, repr(self))
+        stream._enqueue(stream._work("reset", ClearLatch, None), (self._latch,), 0)
+
+    def _recording(self, work: Callable[..., Work]) -> tuple[Work, tuple[object, ...]]:
+        return work("record latch", SetLatch, None, "record"), (self._latch,)
+
+    def _awaited(self) -> tuple[Latch | None, Item | None]:
+        if self._record is None and self.kind == "latch":
+            raise error(107000, f"{self!r} was never recorded, so no stream can wait for it", "Record it first.")
+        return self._latch, None
+
+    def _note_wait(self, task: Task[object]) -> None:
+        self._waits = [one for one in self._waits if one.state < DONE]
+        self._waits.append(task)

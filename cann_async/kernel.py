@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-COPY_ENGINES = ("h2d", "d2h", "d2d", "host")
+COPY_ENGINES = ("h2d", "d2h", "d2d", "host", "callback")
 
 
 @final
@@ -55,10 +55,21 @@ class Block:
 class Launch(Work):
     """What the body of a kernel sees of its launch: `.blocks .stream .device .name`."""
 
-    __slots__ = ("_all_blocks", "_queue", "blocks", "fixed_ns", "is_asynchronous", "kernel")
+    __slots__ = ("_all_blocks", "_queue", "blocks", "fixed_ns", "is_asynchronous", "kernel", "timeout_ns")
 
-    def __init__(self, kernel: Kernel[..., object], engine: Engine, blocks: int, name: str, queue: Queue) -> None:
-        super().__init__(name, engine, min(blocks, engine.capacity), kernel.gauges.setdefault(blocks, Gauge()))
+    def __init__(
+        self,
+        kernel: Kernel[..., object],
+        engine: Engine,
+        blocks: int,
+        name: str,
+        queue: Queue,
+        cores: int | None,
+        timeout_ns: int | None,
+    ) -> None:
+        limit = engine.capacity if cores is None else min(cores, engine.capacity)
+        super().__init__(name, engine, min(blocks, limit), kernel.gauges.setdefault(blocks, Gauge()))
+        self.timeout_ns = timeout_ns
         self.kernel = kernel
         self._all_blocks = [Block(index, blocks, self) for index in range(blocks)] if kernel.per_block else []
         self.blocks = blocks
@@ -114,7 +125,9 @@ class Kernel(Generic[P, R_co]):
         if not callable(body):
             raise TypeError(f"a kernel is a function, not {type(body).__name__}")
         if engine in COPY_ENGINES:
-            raise ValueError(f"engine {engine!r} copies; kernels run on 'ai_core', 'ai_vector', 'ai_cpu' or 'dvpp'")
+            raise ValueError(
+                f"engine {engine!r} runs no kernels: they run on 'ai_core', 'ai_vector', 'ai_cpu' or 'dvpp'"
+            )
         if cost is not None and not isinstance(cost, Cost) and not callable(cost):
             raise TypeError(f"cost must be a Cost or a function that gives one, not {type(cost).__name__}")
         self.body = body
@@ -147,7 +160,15 @@ class Kernel(Generic[P, R_co]):
     def __repr__(self) -> str:
         return f"<Kernel {self.__name__!r} on {self.engine}>"
 
-    def work(self, queue: Queue, engines: dict[str, Engine], blocks: int, name: str | None) -> Launch:
+    def work(
+        self,
+        queue: Queue,
+        engines: dict[str, Engine],
+        blocks: int,
+        name: str | None,
+        cores: int | None,
+        timeout_ns: int | None,
+    ) -> Launch:
         """Make what launches with these blocks on this queue share; 107000 if it cannot be launched so."""
         try:
             count = operator.index(blocks)
@@ -158,7 +179,7 @@ class Kernel(Generic[P, R_co]):
         engine = engines.get(self.engine)
         if engine is None:
             raise error(207000, f"this Soc has no engine {self.engine!r}; it has {', '.join(engines)}")
-        return Launch(self, engine, count, name if name is not None else self.__name__, queue)
+        return Launch(self, engine, count, name if name is not None else self.__name__, queue, cores, timeout_ns)
 
 
 class Launcher(Generic[P, R_co]):

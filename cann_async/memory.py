@@ -56,7 +56,7 @@ KIND_OF = {"host": 0, "h2d": 1, "d2h": 2, "d2d": 3}
 class Allocation:
     """One device allocation, shared by a buffer and its sub-buffers; `freed` once any of them may no longer be used."""
 
-    __slots__ = ("buffers", "device", "freed")
+    __slots__ = ("__weakref__", "buffers", "device", "freed")
 
     def __init__(self, device: Device) -> None:
         self.device = device

@@ -9,13 +9,11 @@ import operator
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, TypeVar
 
-from ._machine.clock import VirtualClock
 from ._machine.completion import Ended
 from ._machine.machine import CLOCKS, Machine
-from ._machine.queue import Queue
-from ._machine.task import DONE, Item, Work
+from ._machine.task import DONE, nanoseconds
 from .device import Device
 from .errors import CannError, error
 from .soc import PRESETS, Soc, find
@@ -24,8 +22,11 @@ from .timeline import Timeline
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from .stream import Stream
+
 ClockName = Literal["wall", "virtual"]
 T = TypeVar("T")
+Hook: TypeAlias = Callable[[str, T], object]
 log = logging.getLogger("cann_async")
 
 
@@ -34,7 +35,6 @@ class RuntimeClock:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._timers = Work("sleep", None)
 
     @property
     def name(self) -> str:
@@ -58,12 +58,9 @@ class RuntimeClock:
             raise ValueError(f"cannot sleep for {seconds} seconds")
         machine, clock = self._machine, self._machine.clock
         if machine.closed is not None:
-            raise error(507007, machine.closed)
-        if isinstance(clock, VirtualClock):
-            item = Item(machine.next_id(), Queue(machine, -1, -1), self._timers, (), 0, 0, clock.time_ns, None, 0)
-            nanoseconds = seconds * 10**9 if isinstance(seconds, int) else round(seconds * 1e9)
-            clock.timer(item, clock.time_ns + nanoseconds)
-            await Ended(item)
+            raise machine.closed.error()
+        if clock.modelled:
+            await Ended(machine.timer(seconds * 10**9 if isinstance(seconds, int) else round(seconds * 1e9)))
         else:
             await asyncio.sleep(seconds)
 
@@ -81,8 +78,9 @@ class Statistics:
 class Runtime:
     """One host with `devices` devices of one `soc` (a preset's name or a `Soc`) and one `clock`.
 
-    Arguments that are not given come from CANN_ASYNC_DEVICES, CANN_ASYNC_SOC and CANN_ASYNC_CLOCK. ``async with``
-    only closes it. Mirrors aclInit.
+    Arguments that are not given come from CANN_ASYNC_DEVICES, CANN_ASYNC_SOC, CANN_ASYNC_CLOCK and
+    CANN_ASYNC_LAUNCH_BLOCKING. With `launch_blocking` a launch waits for its end and raises its failure, to find the
+    line that failed. ``async with`` only closes it. Mirrors aclInit.
     """
 
     _device_type: ClassVar[type[Device]] = Device
@@ -95,6 +93,7 @@ class Runtime:
         soc: str | Soc | None = None,
         clock: ClockName | None = None,
         record: bool = True,
+        launch_blocking: bool | None = None,
         start_ns: int = 0,
     ) -> None:
         count = operator.index(devices if devices is not None else device_count())
@@ -107,6 +106,11 @@ class Runtime:
             raise ValueError(f"start_ns is for the virtual clock, not for the {kind} clock")
         chip = find(soc if soc is not None else os.environ.get("CANN_ASYNC_SOC", "ascend910b"))
         self._machine = Machine([chip] * count, kind, record=record, start_ns=operator.index(start_ns))
+        if launch_blocking is None:
+            launch_blocking = os.environ.get("CANN_ASYNC_LAUNCH_BLOCKING", "0") not in ("", "0")
+        self._machine.launch_blocking = launch_blocking
+        self._device_hooks: dict[str, Hook[Device]] = {}
+        self._stream_hooks: dict[str, Hook[Stream]] = {}
         self._clock = self._clock_type(self._machine)
         self._timeline = Timeline(self._machine.records, self._machine.clock, start_ns if kind == "virtual" else 0)
         self._devices = tuple(self._device_type(self, index, chip) for index in range(count))
@@ -135,6 +139,50 @@ class Runtime:
         device._check()
         return device
 
+    @property
+    def op_wait_timeout(self) -> float | None:
+        """Seconds after which a stream's wait fails (107020), unless it has its own; mirrors aclrtSetOpWaitTimeout."""
+        limit = self._machine.op_wait_timeout_ns
+        return None if limit is None else limit / 1e9
+
+    @op_wait_timeout.setter
+    def op_wait_timeout(self, seconds: float | None) -> None:
+        self._machine.op_wait_timeout_ns = nanoseconds(seconds)
+
+    @property
+    def op_execute_timeout(self) -> float | None:
+        """Seconds after which a kernel launched from now on is killed.
+
+        Mirrors aclrtSetOpExecuteTimeOut[V2], aclrtSetOpExecuteTimeOutWithMs and aclrtGetOpExecuteTimeout.
+        """
+        limit = self._machine.op_execute_timeout_ns
+        return None if limit is None else limit / 1e9
+
+    @op_execute_timeout.setter
+    def op_execute_timeout(self, seconds: float | None) -> None:
+        self._machine.op_execute_timeout_ns = nanoseconds(seconds)
+        for device in self._devices:
+            device._forget_launches()
+
+    def on_device_state(self, name: str, fn: Hook[Device] | None) -> None:
+        """Call ``fn(state, device)`` around `Device.retain` and `Device.reset`.
+
+        The states are "set_pre", "set_post", "reset_pre", "reset_post". None takes the hook of this name away; a name
+        that is taken is 107000. Mirrors aclrtRegDeviceStateCallback.
+        """
+        _hook(self._device_hooks, name, fn)
+
+    def on_stream_state(self, name: str, fn: Hook[Stream] | None) -> None:
+        """Call ``fn(state, stream)`` when a stream has been made ("create_post") or is about to go ("destroy_pre").
+
+        None takes the hook of this name away; a name that is taken is 107000. Mirrors aclrtRegStreamStateCallback.
+        """
+        _hook(self._stream_hooks, name, fn)
+
+    def _tell(self, hooks: dict[str, Hook[T]], state: str, what: T) -> None:
+        for fn in list(hooks.values()):
+            fn(state, what)
+
     def statistics(self) -> Statistics:
         """Count what is alive."""
         used = []
@@ -153,7 +201,7 @@ class Runtime:
         """Finish what is queued, or drop it without `drain` (whoever waits gets 507007), and end the runtime.
 
         Whatever is used afterwards says that it has been closed. Failures nobody has seen are logged. Mirrors
-        aclFinalize and, without `drain`, aclrtResetDeviceForce.
+        aclFinalize.
         """
         await self._close(drain=drain)
 
@@ -191,8 +239,19 @@ class Runtime:
             machine.abandon()
 
     def __repr__(self) -> str:
-        state = f", {self._machine.closed}" if self._machine.closed else ""
+        state = f", {self._machine.closed.text}" if self._machine.closed else ""
         return f"<Runtime, {len(self._devices)} x {self._devices[0].soc.name}, {self._machine.clock.name} clock{state}>"
+
+
+def _hook(hooks: dict[str, Hook[T]], name: str, fn: Hook[T] | None) -> None:
+    if fn is None:
+        hooks.pop(name, None)
+    elif name in hooks:
+        raise error(107000, f"there is a hook named {name!r} already", "Take it away first: pass None.")
+    elif not callable(fn):
+        raise TypeError(f"a hook is a function, not {type(fn).__name__}")
+    else:
+        hooks[name] = fn
 
 
 def open_device(

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Self, TypeVar, cast
 import numpy as np
 
 from ._machine.arena import is_pinned
-from ._machine.completion import Ended
-from ._machine.scheduler import Wait
-from ._machine.task import DONE, DROPPED, Call, Work
-from .errors import CannError, error
-from .event import Event
+from ._machine.completion import Ended, run_blocking
+from ._machine.hosts import has_running_loop
+from ._machine.queue import Refusal
+from ._machine.task import DONE, DROPPED, Call, Work, nanoseconds
+from .errors import CannError, SyncTimeout, error
 from .kernel import LAUNCHER_CODE, Kernel, Launch
 from .memory import Buffer, Copy, Fill, Operand, check_copy
+from .ordering import Ordering
 from .task import Task
 
 if TYPE_CHECKING:
@@ -33,16 +34,19 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 MANY = 256
+ENDLESS = 1 << 62
 PLAIN = frozenset({int, float, bool, str})
 """Types of arguments that need no look, for speed; any other that is no array passes as well."""
 
 
-class Stream:
+class Stream(Ordering):
     """A FIFO of tasks; made by `create_stream` of a device or context. Streams have no order among each other."""
 
     __slots__ = (
         "__weakref__",
         "_context",
+        "_core_limits",
+        "_depth",
         "_device",
         "_is_default",
         "_launches",
@@ -63,6 +67,9 @@ class Stream:
         self._now = queue.machine.now
         self._modelled = queue.machine.clock.modelled
         self._is_default = is_default
+        self._core_limits: dict[str, int] = {}
+        self._depth = ENDLESS
+        """With so many tasks queued who enqueues must wait: only in the blocking twin."""
         self._launches: dict[object, Launch] = {}
         self._works: dict[tuple[str, str | None], Work] = {}
         """What tasks of one kind on this stream share; launches by kernel, the others by kind and engine."""
@@ -70,21 +77,33 @@ class Stream:
 
     # -- enqueue ------------------------------------------------------------------------------------------------------
 
-    def launch(self, kernel: Kernel[..., R], *args: object, blocks: int = 1, name: str | None = None) -> Task[R]:
+    def launch(
+        self,
+        kernel: Kernel[..., R],
+        *args: object,
+        blocks: int = 1,
+        name: str | None = None,
+        timeout: float | None = None,
+    ) -> Task[R]:
         """Launch a kernel with `blocks` blocks; mirrors aclrtLaunchKernel and ``kernel<<<blocks, nullptr, stream>>>``.
 
         Buffers arrive in the body as NumPy views, everything else as it is; a host array is a TypeError. A freed
         buffer, one of another device, or blocks below 1 are 107000. The result is what a whole-launch body returns.
+        After `timeout` seconds (default: `Runtime.op_execute_timeout`) the kernel is killed, and its failure is 507014,
+        507034 (vector cores) or 507017 (AI CPU). On the wall clock its body goes on unheard, as Python cannot stop it.
         Arguments are taken over at the call; so it mirrors aclrtLaunchKernelV2, aclrtLaunchKernelWithConfig,
         aclrtLaunchKernelWithHostArgs and aclrtLaunchKernelWithArgsArray as well.
         """
         queue = self._queue
         if queue.closed is not None:
-            raise error(507000, queue.closed)
+            raise queue.closed.error()
         launches = self._launches
-        work = launches.get(kernel) if blocks == 1 and name is None else launches.get((kernel, blocks, name))
+        plain = blocks == 1 and name is None and timeout is None
+        work = launches.get(kernel if plain else (kernel, blocks, name, timeout))
         if work is None:
-            work = self._launch_work(kernel, blocks, name)
+            work = self._launch_work(kernel, blocks, name, timeout)
+        if len(queue.tasks) >= self._depth:
+            self._wait_for_room()
         nbytes = 0
         given = args
         for arg in args:
@@ -109,6 +128,8 @@ class Stream:
             self._machine.post(queue)
         if not number & 1023:
             self._machine.breathe(number)
+        if self._machine.launch_blocking:
+            self._finish(task)
         return task
 
     def memcpy(self, dst: Operand, src: Operand, nbytes: int | None = None, kind: int | None = None) -> Task[None]:
@@ -129,61 +150,36 @@ class Stream:
         """Set every byte of a buffer to `value` (0 to 255), in stream order; mirrors aclrtMemsetAsync."""
         return self._enqueue_fill(self._device._check_fill(buf, value), value)
 
-    def record(self, event: Event | None = None) -> Event:
-        """Record an event, a new one if none is given; mirrors aclrtRecordEvent. Another context's is 107003."""
-        self._check()
-        if event is None:
-            event = self._context.create_event()
-        elif not isinstance(event, Event):
-            raise TypeError(f"record needs an Event, not {type(event).__name__}")
-        event._check()
-        self._check_context(event._context, repr(event))
-        event._record = cast("Task[None]", self._enqueue(self._work("record", Work, None), (), 0))
-        return event
-
-    def wait(self, what: Event | Task[object] | Stream) -> Task[None]:
-        """Hold later tasks of this stream until something is complete; mirrors aclrtStreamWaitEvent.
-
-        That is an event's latest record, a task, or all that another stream has been given so far. The host does not
-        wait. An event that was never recorded holds nothing. Another context's event or stream is 107003.
-        """
-        self._check()
-        if isinstance(what, Event):
-            what._check()
-            self._check_context(what._context, repr(what))
-            target: Item | None = what._record
-        elif isinstance(what, Task):
-            owner = what.stream
-            if what.queue.machine is not self._machine or (owner is not None and owner._context is not self._context):
-                raise error(107003, f"{what!r} belongs to another context than {self!r}")
-            target = what
-        elif isinstance(what, Stream):
-            what._check()
-            self._check_context(what._context, repr(what))
-            target = what._queue.last
-        else:
-            raise TypeError(f"a stream waits for an Event, a Task or a Stream, not {type(what).__name__}")
-        if target is None:
-            return cast("Task[None]", self._enqueue(self._work("wait nothing", Work, None, "wait"), (), 0))
-        return cast("Task[None]", self._enqueue(self._work("wait", Wait, None), (target,), target.id))
-
     # -- wait ---------------------------------------------------------------------------------------------------------
 
-    async def synchronize(self) -> None:
-        """Wait until everything enqueued before this call has ended; mirrors aclrtSynchronizeStream.
+    async def synchronize(self, timeout: float | None = None) -> None:
+        """Wait until everything enqueued before this call has ended; mirrors aclrtSynchronizeStream[WithTimeout].
 
-        Raises the first failure of this stream that nobody has seen yet, once.
+        Raises the first failure of this stream that nobody has seen yet, once. Not done within `timeout` seconds is
+        507046 (`SyncTimeout`): the work goes on. Aborted meanwhile is 107023 or 107022.
         """
-        await self._synchronize()
+        await self._synchronize(timeout)
 
     def query(self) -> bool:
         """Say whether everything enqueued so far has ended; never waits; mirrors aclrtStreamQuery."""
         self._check()
-        last = self._queue.last
-        if last is None or last.state >= DONE:
-            return True
-        self._machine.poll()
-        return last.state >= DONE
+        lasts = [last for last in self._lasts() if last.state < DONE]
+        if lasts:
+            self._machine.poll()
+            self._check()
+        return all(last.state >= DONE for last in lasts)
+
+    async def drain(self) -> None:
+        """Wait until fewer tasks are pending than the queue of the Soc holds, as ``StreamWriter.drain`` does."""
+        await self._drain(self._device.soc.queue_depth)
+
+    async def abort(self) -> None:
+        """Kill what runs, drop what is queued; whoever waits for any of it gets 107023. Mirrors aclrtStreamAbort.
+
+        The stream can be used afterwards. What waits elsewhere for an event that now cannot happen fails as well. A
+        default stream is 107000.
+        """
+        await self._abort()
 
     async def close(self, *, force: bool = False) -> None:
         """Finish the queue, or with `force` drop what has not ended (107023), and give the stream back.
@@ -200,6 +196,40 @@ class Stream:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._exit(problem)
+
+    @property
+    def failure_mode(self) -> str:
+        """Whether a failure stops the context ("stop"), or the next task runs ("continue")."""
+        return "stop" if self._queue.domain.stops else "continue"
+
+    def set_failure_mode(self, mode: str) -> None:
+        """Have the first failure stop the whole context ("stop"), for good; mirrors aclrtSetStreamFailureMode.
+
+        Then every call on its streams and events raises that failure's code, until the context is destroyed or the
+        device reset. Back to "continue" is 207000.
+        """
+        self._check()
+        stops = check_failure_mode(mode)
+        if self._queue.domain.stops and not stops:
+            raise error(207000, "a context cannot go back from failure mode 'stop' to 'continue'")
+        self._queue.domain.stops = stops
+
+    def set_core_limit(self, engine: str, cores: int | None) -> None:
+        """Let later launches of this stream use at most so many cores of an engine; None: what the device allows.
+
+        Mirrors aclrtSetStreamResLimit and aclrtResetStreamResLimit. Less than 1, or an engine without cores, is 107000.
+        """
+        self._check()
+        self._device._check_core_limit(engine, cores)
+        if cores is None:
+            self._core_limits.pop(engine, None)
+        else:
+            self._core_limits[engine] = cores
+        self._launches.clear()
+
+    def core_limit(self, engine: str) -> int:
+        """Give how many cores of an engine a launch of this stream may use; mirrors aclrtGetStreamResLimit."""
+        return self._core_limits.get(engine, self._device.core_limit(engine))
 
     # -- what it is ---------------------------------------------------------------------------------------------------
 
@@ -250,7 +280,7 @@ class Stream:
         if queue is None or queue.closed is not None or self._is_default:
             return
         label = repr(self)
-        queue.closed = f"Stream {queue.id} has been forgotten"
+        queue.closed = Refusal(507000, f"Stream {queue.id} has been forgotten")
         last = queue.last  # what is queued still runs
         if last is None or not self._machine.watch(last, Call(self._context._releaser(queue))):
             self._context._release_queue(queue)
@@ -258,27 +288,66 @@ class Stream:
 
     # -- within the package; what waits stands here once, for this class and its blocking twin -------------------------
 
-    async def _synchronize(self) -> None:
+    async def _synchronize(self, timeout: float | None = None) -> None:
+        limit = nanoseconds(timeout)
         self._check()
-        last = self._queue.last
-        if last is not None and last.state < DONE:
-            await Ended(last)
-            if last.state == DROPPED and self._queue.closed is not None:  # closed by force meanwhile
-                cast("Task[object]", last)._result()
+        await _all_ended(self._lasts(), limit, repr(self))
+        self._check_stopped()
         self._raise_failure()
 
-    async def _close(self, *, force: bool = False) -> None:
-        if self._is_default or self._queue.closed is not None:
-            return
-        label = repr(self)
-        self._queue.closed = f"Stream {self._queue.id} has been closed"
-        if force:
-            self._machine.drop([self._queue], error(107023, f"{label} was closed with force"))
+    async def _drain(self, depth: int) -> None:
+        self._check()
+        queue = self._queue
+        while queue.pending >= depth:
+            try:
+                blocking = queue.tasks[len(queue.tasks) - depth]
+            except IndexError:
+                blocking = queue.head or queue.tasks[0]
+            await Ended(blocking)
+
+    async def _abort(self) -> None:
+        if self._is_default:
+            raise error(107000, f"{self!r} is a default stream, which cannot be aborted")
+        self._check_stopped()
+        queue = self._queue
+        if queue.closed is None or queue.closed is queue.domain.failure:
+            queues = [queue] if queue.beside is None else [queue, queue.beside]
+            self._machine.drop(queues, error(107023, f"{self!r} was aborted"))
         else:
-            last = self._queue.last
-            if last is not None and last.state < DONE:
-                self._machine.watch(last, Call(self._context._releaser(self._queue)))  # also if this is cancelled
-                await Ended(last)
+            self._check()
+
+    def _lasts(self) -> list[Item]:
+        """Give the last items of this stream, and of its callbacks that run beside it."""
+        queue = self._queue
+        lasts = [queue.last, queue.beside.last if queue.beside is not None else None]
+        return [last for last in lasts if last is not None]
+
+    def _wait_for_room(self) -> None:
+        """Block a host of the blocking twin until its stream has room; a running loop or a kernel is never held up."""
+        if not self._machine.on_device_thread() and not has_running_loop():
+            run_blocking(self._drain(self._depth))
+
+    def _finish(self, task: Task[object]) -> None:
+        """With `launch_blocking`: see the task to its end in the call that enqueued it, and raise its failure there."""
+        if not self._machine.on_device_thread():
+            task.result()
+
+    async def _close(self, *, force: bool = False) -> None:
+        queue = self._queue
+        if self._is_default or (queue.closed is not None and queue.closed is not queue.domain.failure):
+            return
+        runtime = self._device.runtime
+        runtime._tell(runtime._stream_hooks, "destroy_pre", self)
+        label, lasts = repr(self), self._lasts()
+        queue.closed = Refusal(507000, f"Stream {queue.id} has been closed")
+        if force:
+            queues = [queue] if queue.beside is None else [queue, queue.beside]
+            self._machine.drop(queues, error(107023, f"{label} was closed with force"))
+        else:
+            for last in lasts:
+                if last.state < DONE:
+                    self._machine.watch(last, Call(self._context._releaser(last.queue)))  # also if this is cancelled
+                    await Ended(last)
         self._release()
         self._raise_failure()
 
@@ -294,12 +363,16 @@ class Stream:
     ) -> Task[object]:
         queue, machine = self._queue, self._machine
         if queue.closed is not None:
-            raise error(507000, queue.closed)
+            raise queue.closed.error()
         frame = sys._getframe(up)
         task: Task[object] = Task(
             machine.next_id(), queue, work, args, nbytes, service, machine.now(), frame.f_code, frame.f_lasti
         )
+        if len(queue.tasks) >= self._depth:
+            self._wait_for_room()
         machine.submit(queue, task)
+        if machine.launch_blocking and work.engine is not None:
+            self._finish(task)
         return task
 
     def _enqueue_copy(self, engine: str, arrays: tuple[object, ...], nbytes: int, up: int = 3) -> Task[None]:
@@ -343,13 +416,19 @@ class Stream:
                 views.append(arg)
         return tuple(views), nbytes
 
-    def _launch_work(self, kernel: Kernel[..., object], blocks: int, name: str | None) -> Launch:
+    def _launch_work(self, kernel: Kernel[..., object], blocks: int, name: str | None, timeout: float | None) -> Launch:
         if not isinstance(kernel, Kernel):
             raise TypeError(f"launch needs a kernel, not {type(kernel).__name__}: decorate it with @cann_async.kernel")
-        work = kernel.work(self._queue, self._device._engines, blocks, name)
+        machine = self._machine
+        limit = nanoseconds(timeout) if timeout is not None else machine.op_execute_timeout_ns
+        cores = self._core_limits.get(kernel.engine, self._device._core_limits.get(kernel.engine))
+        work = kernel.work(self._queue, self._device._engines, blocks, name, cores, limit)
+        if limit is not None:
+            machine.is_watchful = True
         if len(self._launches) >= MANY:  # kernels made on the fly, one per launch: do not keep them all
             self._launches.clear()
-        self._launches[kernel if blocks == 1 and name is None else (kernel, blocks, name)] = work
+        plain = blocks == 1 and name is None and timeout is None
+        self._launches[kernel if plain else (kernel, blocks, name, timeout)] = work
         return work
 
     def _raise_failure(self) -> None:
@@ -360,17 +439,39 @@ class Stream:
             if not failure.reported:
                 task._result()
 
+    def _check_stopped(self) -> None:
+        failure = self._queue.domain.failure
+        if failure is not None:
+            raise failure.error()
+
     def _check(self) -> None:
         if self._queue.closed is not None:
-            raise error(507000, self._queue.closed)
-
-    def _check_context(self, context: Context, what: str) -> None:
-        if context is not self._context:
-            raise error(
-                107003, f"{what} belongs to another context than {self!r}", "Streams and events of contexts never mix."
-            )
+            raise self._queue.closed.error()
 
     def _release(self) -> None:
         self._works.clear()
         self._launches.clear()
-        self._context._release_queue(self._queue)
+        queue = self._queue
+        self._context._release_queue(queue)
+        if queue.beside is not None:
+            self._context._release_queue(queue.beside)
+
+
+def check_failure_mode(mode: str) -> bool:
+    """Say whether the mode is "stop"; anything but that and "continue" is 107000."""
+    if mode not in ("continue", "stop"):
+        raise error(107000, f"failure_mode must be 'continue' or 'stop', not {mode!r}")
+    return mode == "stop"
+
+
+async def _all_ended(lasts: list[Item], limit: int | None, what: str) -> None:
+    """Wait for all of them, for `limit` nanoseconds at most; an item that was aborted raises its error."""
+    deadline = lasts[0].queue.machine.now() + limit if limit is not None and lasts else 0
+    for last in lasts:
+        if last.state < DONE:
+            left = max(deadline - last.queue.machine.now(), 0) if limit is not None else None
+            if not await Ended(last, left):
+                assert limit is not None
+                raise SyncTimeout(507046, f"{what} was not done within {limit / 1e9:g} s", "The work goes on.")
+        if last.state == DROPPED:
+            cast("Task[object]", last)._result()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,7 @@ from .kernel import Kernel as Kernel
 from .kernel import Launch as Launch
 from .kernel import kernel as kernel
 from .memory import MemcpyKind as MemcpyKind
+from .notify import Notify as Notify
 from .runtime import device_count as device_count
 from .runtime import socs as socs
 from .soc import Cost as Cost
@@ -54,6 +55,8 @@ from .timeline import Timeline as Timeline
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from ._machine.queue import Queue
 
 R = TypeVar("R")
 
@@ -87,19 +90,41 @@ class Event(_event.Event):
 
     __slots__ = ()
 
-    def synchronize(self) -> None:
+    def synchronize(self, timeout: float | None = None) -> None:
         """Wait until the latest record is complete; see `cann_async.Event.synchronize`."""
-        run_blocking(self._synchronize())
+        run_blocking(self._synchronize(timeout))
 
 
-class Stream(_With, _stream.Stream):
-    """As `cann_async.Stream`; `synchronize` and `close` block."""
+class LatchEvent(_event.LatchEvent):
+    """As `cann_async.LatchEvent`; `synchronize` blocks."""
 
     __slots__ = ()
 
-    def synchronize(self) -> None:
+    def synchronize(self, timeout: float | None = None) -> None:
+        """Wait until the latest record is complete; see `cann_async.Event.synchronize`."""
+        run_blocking(self._synchronize(timeout))
+
+
+class Stream(_With, _stream.Stream):
+    """As `cann_async.Stream`; `synchronize`, `drain`, `abort` and `close` block, and so does a full queue."""
+
+    __slots__ = ()
+
+    def __init__(self, context: _context.Context, queue: Queue, *, is_default: bool = False) -> None:
+        super().__init__(context, queue, is_default=is_default)
+        self._depth = self._device.soc.queue_depth
+
+    def drain(self) -> None:
+        """Wait until fewer tasks are pending than the queue holds; see `cann_async.Stream.drain`."""
+        run_blocking(self._drain(self._depth))
+
+    def abort(self) -> None:
+        """Kill what runs and drop what is queued; see `cann_async.Stream.abort`."""
+        run_blocking(self._abort())
+
+    def synchronize(self, timeout: float | None = None) -> None:
         """Wait until everything enqueued before this call has ended; see `cann_async.Stream.synchronize`."""
-        run_blocking(self._synchronize())
+        run_blocking(self._synchronize(timeout))
 
     def close(self, *, force: bool = False) -> None:
         """Finish the queue, or drop it with `force`; see `cann_async.Stream.close`."""
@@ -115,10 +140,11 @@ class Context(_context.Context):
 
     _stream_type: ClassVar[type[_stream.Stream]] = Stream
     _event_type: ClassVar[type[_event.Event]] = Event
+    _latch_event_type: ClassVar[type[_event.LatchEvent]] = LatchEvent
 
-    def synchronize(self) -> None:
+    def synchronize(self, timeout: float | None = None) -> None:
         """Wait for every stream of the context; see `cann_async.Context.synchronize`."""
-        run_blocking(self._synchronize())
+        run_blocking(self._synchronize(timeout))
 
     def destroy(self) -> None:
         """Finish and close every stream, then the context; see `cann_async.Context.destroy`."""
@@ -127,8 +153,15 @@ class Context(_context.Context):
     if TYPE_CHECKING:
         default_stream: Stream
 
-        def create_stream(self, priority: int = 0, name: str | None = None) -> Stream: ...
-        def create_event(self, timing: bool = True, name: str | None = None) -> Event: ...
+        def create_stream(
+            self, priority: int = 0, name: str | None = None, failure_mode: str = "continue"
+        ) -> Stream: ...
+        def create_event(
+            self,
+            timing: bool = True,
+            name: str | None = None,
+            kind: Literal["snapshot", "latch", "sync latch"] = "snapshot",
+        ) -> Event: ...
 
 
 class Device(_With, _device.Device):
@@ -137,9 +170,21 @@ class Device(_With, _device.Device):
     _context_type: ClassVar[type[_context.Context]] = Context
     _buffer_type: ClassVar[type[_memory.Buffer]] = Buffer
 
-    def synchronize(self) -> None:
+    def synchronize(self, timeout: float | None = None) -> None:
         """Wait for every stream of the device; see `cann_async.Device.synchronize`."""
-        run_blocking(self._synchronize())
+        run_blocking(self._synchronize(timeout))
+
+    def task_abort(self) -> None:
+        """Kill what runs and drop what is queued; see `cann_async.Device.task_abort`."""
+        run_blocking(self._task_abort())
+
+    def reset(self) -> None:
+        """Begin anew; see `cann_async.Device.reset`."""
+        run_blocking(self._reset())
+
+    def release(self) -> int:
+        """Count one user less; see `cann_async.Device.release`."""
+        return run_blocking(self._release())
 
     def close(self) -> None:
         """Close the runtime of a device made by `open_device`; any other device waits for its work."""
@@ -168,8 +213,15 @@ class Device(_With, _device.Device):
         runtime: Runtime
 
         def create_context(self) -> Context: ...
-        def create_stream(self, priority: int = 0, name: str | None = None) -> Stream: ...
-        def create_event(self, timing: bool = True, name: str | None = None) -> Event: ...
+        def create_stream(
+            self, priority: int = 0, name: str | None = None, failure_mode: str = "continue"
+        ) -> Stream: ...
+        def create_event(
+            self,
+            timing: bool = True,
+            name: str | None = None,
+            kind: Literal["snapshot", "latch", "sync latch"] = "snapshot",
+        ) -> Event: ...
         def malloc(self, nbytes: int) -> Buffer: ...
         def empty(self, shape: _device.Shape, dtype: npt.DTypeLike = np.float32, order: str = "C") -> Buffer: ...
         def zeros(self, shape: _device.Shape, dtype: npt.DTypeLike = np.float32) -> Buffer: ...

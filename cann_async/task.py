@@ -11,10 +11,10 @@ import copy
 import logging
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, final
 
-from ._machine.completion import block, wait
+from ._machine.completion import Ended, block, run_blocking, wait
 from ._machine.hosts import HostLoop, running_host
-from ._machine.task import DONE, DROPPED, QUEUED, Call, Item, Work, blame
-from .errors import CannError, error, location
+from ._machine.task import CANCELLED, DONE, QUEUED, Call, Item, Work, blame, nanoseconds
+from .errors import CannError, SyncTimeout, error, location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -41,13 +41,17 @@ class Task(Item, Generic[T_co]):
         """Do as ``await task``: for whoever needs a coroutine, such as ``TaskGroup.create_task(task.wait())``."""
         return await self
 
-    def result(self) -> T_co:
+    def result(self, timeout: float | None = None) -> T_co:
         """Block until the task has ended; give its result or raise its error.
 
-        Works in any thread, also inside a running loop (which it holds up). In a kernel it raises 107000 at once.
+        Works in any thread, also inside a running loop (which it holds up). In a kernel or a callback it raises 107000
+        at once. Not ended within `timeout` seconds is 507046 (`SyncTimeout`).
         """
         if self.state < DONE:
-            block(self.queue.machine, self)
+            if timeout is None:
+                block(self.queue.machine, self)
+            elif not run_blocking(_ended(self, nanoseconds(timeout))):
+                raise SyncTimeout(507046, f"{self!r} has not ended within {timeout:g} s", "The work goes on.")
         return self._result()
 
     def exception(self) -> CannError | None:
@@ -64,7 +68,7 @@ class Task(Item, Generic[T_co]):
 
     def cancelled(self) -> bool:
         """Say whether the task ended without having run."""
-        return self.state == DROPPED
+        return self.state >= CANCELLED
 
     def cancel(self) -> bool:
         """Take the task out of its stream; True only if it had not started. Who awaits it gets 107023."""
@@ -154,17 +158,21 @@ class Task(Item, Generic[T_co]):
 
     def _failure(self) -> CannError:
         failure = cast("CannError", self.outcome)
+        failure.reported = True
         if failure.task is not self:
-            if self.state == DROPPED:  # one error for all that were dropped together: this task's own says which it is
+            if self.state >= CANCELLED:  # one error for all that were dropped together: this task's says which it is
                 self.outcome = failure = copy.copy(failure)
                 blame(self, failure)
             failure.task = self
-        failure.reported = True
         return failure
 
     def __repr__(self) -> str:
-        state = ("queued", "running", "done", "failed", "dropped")[self.state]
+        state = ("queued", "running", "done", "failed", "cancelled", "dropped")[self.state]
         return f"<Task {self.id} {self.work.name!r} on stream {self.queue.id}, {state}>"
+
+
+async def _ended(item: Item, limit_ns: int | None) -> bool:
+    return await Ended(item, limit_ns)
 
 
 class _Callback(Call):

@@ -11,6 +11,7 @@ ends the script with an error: so who adds a call takes its reason away. The cal
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import re
 import sys
@@ -23,20 +24,6 @@ PAGE = DOCS / "compatibility.md"
 
 REASONS = {
     "being added": """
-        aclrtCreateNotify aclrtDestroyNotify aclrtRecordNotify aclrtWaitAndResetNotify aclrtGetNotifyId
-        aclrtValueWrite aclrtValueWait
-        aclrtStreamAbort aclrtStreamStop aclrtDeviceTaskAbort aclrtSetDeviceTaskAbortCallback
-        aclrtResetEvent aclrtQueryEventWaitStatus
-        aclrtSetStreamFailureMode aclrtSetStreamAttribute aclrtGetStreamAttribute aclrtQueryDeviceStatus
-        aclrtLaunchCallback aclrtSubscribeReport aclrtProcessReport aclrtUnSubscribeReport aclrtLaunchHostFunc
-        aclrtSubscribeHostFunc aclrtProcessHostFunc aclrtUnSubscribeHostFunc
-        aclrtExceptionInfoCallbackRegister aclrtExceptionInfoCallbackUnregister aclrtSetExceptionInfoCallback
-        aclrtSynchronizeDeviceWithTimeout aclrtSynchronizeStreamWithTimeout aclrtSynchronizeEventWithTimeout
-        aclrtStreamWaitEventWithTimeout aclrtSetOpWaitTimeout aclrtGetOpTimeOutInterval aclrtSetOpExecuteTimeOut
-        aclrtSetOpExecuteTimeOutV2 aclrtSetOpExecuteTimeOutWithMs aclrtGetOpExecuteTimeout
-        aclrtGetDeviceResLimit aclrtSetDeviceResLimit aclrtResetDeviceResLimit
-        aclrtGetStreamResLimit aclrtSetStreamResLimit aclrtResetStreamResLimit
-        aclrtGetStreamAvailableNum aclrtGetEventAvailNum
         aclrtMemPoolCreate aclrtMemPoolDestroy aclrtMemPoolSetAttr aclrtMemPoolGetAttr aclrtMemPoolMallocAsync
         aclrtMemPoolFreeAsync aclrtMemPoolTrimTo
         aclrtMallocPhysical aclrtFreePhysical aclrtReserveMemAddress aclrtReleaseMemAddress aclrtMapMem aclrtUnmapMem
@@ -62,9 +49,15 @@ REASONS = {
         """,
     "later, with the pyACL drop-in": """
         aclFinalizeReference aclrtGetRunMode aclrtGetVersion aclsysGetVersionNum aclsysGetVersionStr
-        aclrtCreateEvent aclrtCreateEventWithFlag aclrtGetEventId aclrtStreamGetFlags aclrtDevicePeerAccessStatus
-        aclrtGetDeviceCapability aclrtGetPrimaryCtxState aclrtPointerGetAttributes aclrtGetThreadLastTaskId
-        aclrtGetThreadIdFromExceptionInfo aclrtRegDeviceStateCallback aclrtRegStreamStateCallback
+        aclrtGetEventId aclrtGetNotifyId aclrtStreamGetFlags aclrtSetStreamAttribute aclrtGetStreamAttribute
+        aclrtDevicePeerAccessStatus aclrtGetDeviceCapability aclrtGetPrimaryCtxState aclrtPointerGetAttributes
+        aclrtGetThreadLastTaskId aclrtGetThreadIdFromExceptionInfo aclrtGetOpTimeOutInterval
+        aclrtSubscribeReport aclrtProcessReport aclrtUnSubscribeReport
+        aclrtSubscribeHostFunc aclrtProcessHostFunc aclrtUnSubscribeHostFunc
+        """,
+    "later: callbacks around failures, and a stop that keeps what is queued": """
+        aclrtExceptionInfoCallbackRegister aclrtExceptionInfoCallbackUnregister aclrtSetExceptionInfoCallback
+        aclrtSetDeviceTaskAbortCallback aclrtStreamStop
         """,
     "devices and their hosts are one process": """
         aclrtIpcGetEventHandle aclrtIpcOpenEventHandle aclrtNotifyGetExportKey aclrtNotifyImportByKey
@@ -97,17 +90,31 @@ MIRRORS = re.compile(r"\bmirrors\b(.*?)(?:\.\s|\.?$)", re.IGNORECASE | re.DOTALL
 def mirrored(package: Path) -> dict[str, list[str]]:
     """Give for each call of CANN the public names whose docstrings say that they mirror it."""
     exported = set(re.findall(r" as (\w+)$", (package / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE))
+    modules = {
+        file.stem: ast.parse(file.read_text(encoding="utf-8")).body
+        for file in sorted(package.glob("*.py"))
+        if not file.name.startswith("_") and file.name != "sync.py"  # a twin has no names of its own
+    }
+    heirs = {
+        base.id: node.name
+        for node in itertools.chain(*modules.values())
+        if isinstance(node, ast.ClassDef) and node.name in exported
+        for base in node.bases
+        if isinstance(base, ast.Name) and base.id not in exported
+    }
     found: dict[str, list[str]] = {}
-    for file in sorted(package.glob("*.py")):
-        if file.name.startswith("_") or file.name == "sync.py":  # the twins have the names of what they are twins of
-            continue
-        for name, docstring in _documented(ast.parse(file.read_text(encoding="utf-8")).body):
-            shown = name if re.split(r"\W", name)[0] in exported else f"{file.stem}.{name}"
+    for module, body in modules.items():
+        for name, docstring in _documented(body):
+            first = re.split(r"\W", name)[0]
+            shown = name if first in exported else f"{module}.{name}"
+            if first in heirs:
+                shown = heirs[first] + name.removeprefix(first)
             for sentence in MIRRORS.findall(docstring):
-                for call in re.findall(r"\bacl\w+", sentence):
-                    places = found.setdefault(call, [])
-                    if shown not in places:
-                        places.append(shown)
+                for call, suffix in re.findall(r"\b(acl\w+)(?:\[(\w+)\])?", sentence):
+                    for one in dict.fromkeys((call, call + suffix)):
+                        places = found.setdefault(one, [])
+                        if shown not in places:
+                            places.append(shown)
     return found
 
 

@@ -49,7 +49,8 @@ class Model:
 
     def run(self, task: Task | None = None) -> None:
         """Go on until a task has ended; without one, until nothing more happens at the present instant."""
-        self._settle()
+        if task is None or task.finished < 0:
+            self._settle()
         while task is None or task.finished < 0:
             end = min((other.started + other.cost_ns for other in self.running), default=-1)
             if task is None and end != self.now:

@@ -82,7 +82,7 @@ def test_docstrings_are_read(tmp_path):
     (tmp_path / "sync.py").write_text('class Thing:\n    """Mirrors aclrtTwin."""\n', encoding="utf-8")
     (tmp_path / "thing.py").write_text(
         '''
-class Thing:
+class Thing(Base):
     """A thing; mirrors aclrtClass. As aclrtNot, which it does not mirror."""
 
     def __init__(self):
@@ -107,6 +107,10 @@ class Thing:
 
 def function():
     """Mirrors aclrtOne"""
+
+class Base:
+    def inherited(self):
+        """Mirrors aclrtFour[WithTimeout]."""
 ''',
         encoding="utf-8",
     )
@@ -116,6 +120,8 @@ def function():
         "aclrtOne": ["Thing.method()", "Thing.value", "thing.function()"],
         "aclrtTwo": ["Thing.method()"],
         "aclrtThree": ["Thing.method()"],
+        "aclrtFour": ["Thing.inherited()"],
+        "aclrtFourWithTimeout": ["Thing.inherited()"],
     }
 
 

@@ -127,7 +127,7 @@ async def test_destroying_a_context_finishes_its_streams_and_closes_it(clock):
                 use()
         with rejects(107002, "destroyed"):
             await context.synchronize()
-        with rejects(107003):
+        with rejects(107002, "destroyed"):
             device.default_stream.record(event)
         with rejects(107002, "default context"):
             await device.default_context.destroy()

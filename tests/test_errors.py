@@ -6,17 +6,18 @@ import ast
 import copy
 import multiprocessing
 import pickle
+import threading
 from pathlib import Path
 
 import pytest
 
 import cann_async as ca
 import cann_async.sync as blocking
-from cann_async._machine.task import FAULTS
+from cann_async._machine.task import FAULTS, TIMEOUTS
 from cann_async.error_codes import ALIASES, CODES, FAMILIES, TABLE
 from cann_async.errors import error
 
-from .helpers import Hold, boom, both, open_device, rejects, work
+from .helpers import LIMIT_S, Hold, boom, both, open_device, rejects, work
 
 pytestmark = pytest.mark.timeout(60)
 PACKAGE = Path(ca.__file__).parent
@@ -67,12 +68,12 @@ def test_every_code_but_success_has_a_hint():
 
 def codes_raised() -> set[int]:
     """Give the codes that the package makes errors with, wherever they stand in its sources."""
-    found = set(FAULTS.values()) | {507015}
+    found = {*FAULTS.values(), *TIMEOUTS.values(), 507014, 507015}
     for file in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and node.args:
                 name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                if name.endswith(("error", "Error", "Timeout")):
+                if name.endswith(("error", "Error", "Timeout", "Refusal")):
                     inside = [n.value for n in ast.walk(node.args[0]) if isinstance(n, ast.Constant)]
                     found |= {n for n in inside if isinstance(n, int) and n > 99999}
     return found
@@ -81,7 +82,7 @@ def codes_raised() -> set[int]:
 def test_every_code_that_is_raised_is_in_the_table_with_a_hint():
     """The package makes no code up."""
     raised = codes_raised()
-    assert {100000, 107000, 107001, 107020, 207001, 507007, 507033} <= raised  # else nothing was found
+    assert {100000, 107000, 107001, 107020, 207001, 507007, 507033, 507046} <= raised  # else nothing was found
     assert raised <= set(CODES)
     assert all(error(code, "x").hint for code in raised)
 
@@ -214,6 +215,26 @@ async def test_a_cancelled_task_says_which_it_was(clock):
         with rejects(107023, "unwanted", "test_errors.py") as caught:
             await task
         assert what_failed(caught.value) == ("unwanted", stream.id, task.id, 0)
+
+
+@both
+@pytest.mark.asyncio
+async def test_a_task_that_took_too_long_says_which_it_was(clock):
+    """A kernel that is killed, and a wait that gives up."""
+    async with open_device(clock) as device, device.create_stream() as stream, device.create_stream() as other:
+        gate = threading.Event()
+        if clock == "virtual":  # the body runs at the end of its time, if it comes to that
+            gate.set()
+        endless = work(1e6, gate.wait, LIMIT_S)
+        waiting = stream.wait(other.launch(endless), timeout=1e-3)
+        with rejects(107020, "test_errors.py") as caught:
+            await waiting
+        assert what_failed(caught.value) == ("wait", stream.id, waiting.id, 0)
+        late = stream.launch(endless, timeout=1e-3, name="late\nriser")
+        with rejects(507014, "'late riser'", "test_errors.py") as caught:
+            await late
+        assert what_failed(caught.value) == ("late riser", stream.id, late.id, 0)
+        gate.set()
 
 
 # -- copies and pickles -----------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import itertools
 import random
-import resource
 import sys
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 import cann_async as ca
 import cann_async.sync as blocking
 
-from .helpers import SOC, Hold, both, in_threads, numbers, open_device, rejects, script, work
+from .helpers import SOC, Hold, both, in_threads, numbers, open_device, rejects, resident, script, work
 
 pytestmark = pytest.mark.timeout(30)
 MIB = 1 << 20
@@ -155,11 +154,6 @@ async def test_buffers_keep_their_own_content():
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_64_gib_reserved_cost_no_resident_memory():
     """The mapping is committed page by page, and pinned memory, too."""
-
-    def resident() -> int:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
-
     with blocking.open_device(clock="virtual", soc="ascend910b") as device:
         before = resident()
         assert device.memory_info()[1] == 64 << 30

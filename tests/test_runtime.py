@@ -34,7 +34,7 @@ async def test_everything_that_is_used_after_close_says_what_was_closed(clock):
         lambda: stream.wait(event),
         stream.query,
     ):
-        with rejects(507000, "Runtime has been closed"):
+        with rejects(507007, "Runtime has been closed"):
             use()
     for use in (
         runtime.device,

@@ -44,6 +44,10 @@ class Clock(ABC):
         """Drive until nothing can be done now, a host has been woken, or the time (of `now`) is past the deadline."""
 
     @abstractmethod
+    def timer(self, item: Item, at_ns: int) -> None:
+        """Have a timer end at that time, unless it has ended before."""
+
+    @abstractmethod
     def serve(self, item: Item) -> bool:
         """Start the item on its engine; True if it has already ended."""
 
@@ -59,12 +63,15 @@ class WallClock(Clock):
         self.now = time.perf_counter_ns
         self.origin_ns = self.now()
         self._deadline = 0
+        self.timers: list[tuple[int, int, Item]] = []
 
     def run(self, deadline_ns: int) -> None:
         """Drive; see `Clock.run`."""
-        machine, called = self.machine, self.machine.called
+        machine, called, timers = self.machine, self.machine.called, self.timers
         self._deadline = deadline_ns
         while not machine.stop:
+            if timers and timers[0][0] <= self.now():
+                self._ring(heappop(timers)[2])
             if machine.news:
                 machine.scheduler.settle()
             if not called:
@@ -76,23 +83,28 @@ class WallClock(Clock):
                 machine.stop = True
             else:
                 engine.step(None)
+                if machine.pollers:
+                    machine.memory_changed()
             if engine.can_start() and not engine.called:
                 engine.called = True
                 called.append(engine)
 
     def serve(self, item: Item) -> bool:
         """Run a light body in place; hand a heavy one to a worker."""
+        if self.machine.is_watchful and self.machine.look_after(item):
+            return False
         work = item.work
         item.state = RUNNING
-        if item.nbytes > work.gauge.limit:
+        if item.nbytes > work.gauge.limit or work.timeout_ns is not None:  # only on a worker it can be given up
             self.machine.workers.put(item)
             return False
         start = self.last_ns
         if start < item.submitted:
             start = item.submitted
         try:
-            item.outcome = work.run(item)
-            item.state = DONE
+            outcome = work.run(item)
+            if item.state == RUNNING:  # else it has aborted its own stream
+                item.outcome, item.state = outcome, DONE
         except BaseException as problem:  # whatever a kernel raises is that task's failure, not the driver's
             fail(item, problem)
         item.started = start
@@ -102,6 +114,22 @@ class WallClock(Clock):
         if end >= self._deadline:
             self.machine.stop = self.machine.news = True
         return True
+
+    @property
+    def seconds_to_timer(self) -> float:
+        """How long until the next timer ends; -1 if there is none."""
+        return max(0.0, (self.timers[0][0] - self.now()) / 1e9) if self.timers else -1
+
+    def timer(self, item: Item, at_ns: int) -> None:
+        """Have the device thread look at the time; see `Clock.timer`."""
+        heappush(self.timers, (at_ns, item.id, item))
+        self.machine.ring()
+
+    def _ring(self, item: Item) -> None:
+        if item.state == RUNNING:
+            item.finished = self.now()
+            item.state = DONE
+            self.machine.wake(item)
 
 
 class VirtualClock(Clock):
@@ -122,7 +150,7 @@ class VirtualClock(Clock):
     @property
     def next_due_ns(self) -> int | None:
         """When something ends next; None if nothing is under way."""
-        return self._due[0][0] if self._due else None
+        return min((at for at, _, item in self._due if item.state == RUNNING), default=None)
 
     def run(self, deadline_ns: int) -> None:
         """Drive; see `Clock.run`."""
@@ -143,6 +171,8 @@ class VirtualClock(Clock):
             if not due or machine.stop or due[0][0] > deadline_ns:
                 return
             now, _, item = heappop(due)
+            if item.state != RUNNING:  # given up meanwhile
+                continue
             self.time_ns = now
             if due and due[0][0] == now:  # who ends at one instant ends before any engine chooses
                 machine.completing = True
@@ -152,9 +182,13 @@ class VirtualClock(Clock):
                 machine.completing = False
             else:  # it is alone, so its engine may choose in the same step
                 self._end(item, now)
+            if machine.pollers:
+                machine.memory_changed()
 
     def _end(self, item: Item, now: int) -> None:
         """The time of an item is over."""
+        if item.state != RUNNING:
+            return
         item.finished = now
         engine = item.work.engine
         if engine is not None:
@@ -165,6 +199,8 @@ class VirtualClock(Clock):
 
     def serve(self, item: Item) -> bool:
         """Keep the engine for the modelled time."""
+        if self.machine.is_watchful and self.machine.look_after(item):
+            return False
         item.state = RUNNING
         now = item.started = self.time_ns
         heappush(self._due, (now + item.service_ns, item.id, item))

@@ -15,14 +15,17 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import error
+from .bodies import current_body
+from .calls import NEEDED_HERE, OnLoop, check_may_wait
 from .hosts import MOMENT_S, HostLoop, running_host
-from .task import DONE, Item
-from .workers import SLICE_NS, current_body
+from .task import DONE, Item, TimerStop
+from .workers import SLICE_NS
 
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Coroutine, Generator
 
+    from .bodies import Place
     from .machine import Machine
 MAIN_THREAD = threading.main_thread().ident
 T = TypeVar("T")
@@ -32,6 +35,9 @@ class Awaiter:
     """One coroutine that waits; `body` is set if it belongs to an asynchronous kernel and not to a host."""
 
     __slots__ = ("_future", "_host", "_machine", "body", "problem", "woken")
+
+    blocks = 0
+    """The thread that can do nothing else meanwhile: none."""
 
     def __init__(self, machine: Machine, host: HostLoop, body: Item | None) -> None:
         self._machine = machine
@@ -112,11 +118,12 @@ def run_blocking(coroutine: Coroutine[object, object, T]) -> T:
 class Sleeper:
     """One thread that blocks."""
 
-    __slots__ = ("_lock", "problem")
+    __slots__ = ("_lock", "blocks", "problem")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lock.acquire()
+        self.blocks = threading.get_ident()
         self.problem: BaseException | None = None
 
     def wake(self) -> None:
@@ -139,6 +146,7 @@ def wait(machine: Machine, item: Item) -> Generator[Future[None] | None, None, N
         block(machine, item)
         return
     machine.check_alive()
+    check_may_wait(item)
     host = running_host()
     body = current_body.get()
     if machine.clock.modelled:
@@ -164,16 +172,31 @@ def wait(machine: Machine, item: Item) -> Generator[Future[None] | None, None, N
 
 
 class Ended:
-    """Awaitable: an item has ended, however it did."""
+    """Awaitable: an item has ended, however it did; False if it has not within the time that is given."""
 
-    __slots__ = ("_item",)
+    __slots__ = ("_item", "_timeout_ns")
 
-    def __init__(self, item: Item) -> None:
+    def __init__(self, item: Item, timeout_ns: int | None = None) -> None:
         self._item = item
+        self._timeout_ns = timeout_ns
 
-    def __await__(self) -> Generator[Future[None] | None, None, None]:
-        if self._item.state < DONE:
-            yield from wait(self._item.queue.machine, self._item)
+    def __await__(self) -> Generator[Future[None] | None, None, bool]:
+        item, machine = self._item, self._item.queue.machine
+        if item.state >= DONE:
+            return True
+        if self._timeout_ns is None:
+            yield from wait(machine, item)
+            return True
+        check_may_wait(item)
+        timer = machine.timer(self._timeout_ns)
+        stop = TimerStop(machine, timer)
+        try:
+            if machine.watch(item, stop):
+                yield from wait(machine, timer)
+        finally:
+            machine.unwatch(item, stop)
+            stop.wake()
+        return item.state >= DONE
 
 
 def block(machine: Machine, item: Item) -> None:
@@ -184,7 +207,16 @@ def block(machine: Machine, item: Item) -> None:
             "cannot block inside a kernel or a callback: the device would wait for itself",
             "Enqueue and return, or wait on the host.",
         )
+    check_may_wait(item)
     machine.check_alive()
+    if current_body.get() is None:
+        _block(machine, item)
+        return
+    with machine.bodies.waiting():
+        _block(machine, item)
+
+
+def _block(machine: Machine, item: Item) -> None:
     sleeper: Sleeper | None = None
     try:
         while item.state < DONE:
@@ -200,6 +232,8 @@ def block(machine: Machine, item: Item) -> None:
             if sleeper is None:
                 sleeper = Sleeper()
                 machine.waiting[sleeper] = item
+                if any(isinstance(place, OnLoop) and place.host.thread == sleeper.blocks for place in _places(machine)):
+                    raise error(*NEEDED_HERE)
                 machine.watch(item, sleeper)
                 continue  # the item, or the baton, may have become free meanwhile
             sleeper.sleep(MOMENT_S if machine.clock.modelled else -1)  # as `HostLoop.look_later`
@@ -209,6 +243,10 @@ def block(machine: Machine, item: Item) -> None:
         if sleeper is not None:
             machine.waiting.pop(sleeper, None)
             machine.unwatch(item, sleeper)
+
+
+def _places(machine: Machine) -> list[Place]:
+    return list(machine.bodies.elsewhere.values())
 
 
 def _drive_shielded(machine: Machine) -> bool:

@@ -41,6 +41,12 @@ class Engine:
         """Steps the executor."""
         self.step(None)
 
+    def take_back(self, item: Item) -> None:
+        """Free what an item occupies that is given up; the lane stays known to its record as a negative number."""
+        self.free += item.work.cores
+        heappush(self.lanes, item.lane)
+        item.lane = ~item.lane
+
     def can_start(self) -> bool:
         """Say whether the most urgent ready item fits on what is free. Nobody overtakes it while it does not."""
         return bool(self.ready) and self.ready[0][1].work.cores <= self.free
@@ -65,14 +71,16 @@ def executor(engine: Engine, machine: Machine) -> Generator[None, Item | None, N
                         continue  # the item comes again when the body has ended
                 else:
                     try:
-                        ended.outcome = work.run(ended)
-                        ended.state = DONE
+                        outcome = work.run(ended)
+                        if ended.state == RUNNING:  # else it has aborted its own stream
+                            ended.outcome, ended.state = outcome, DONE
                     except BaseException as problem:  # whatever a kernel raises is that task's failure
                         fail(ended, problem)
-            engine.free += ended.work.cores
-            heappush(lanes, ended.lane)
-            if ended.queue.head is ended:  # else its stream has been dropped meanwhile
-                retire(ended)
+            if ended.lane >= 0:  # else it has been given up, and its engine is working for others
+                engine.free += ended.work.cores
+                heappush(lanes, ended.lane)
+                if ended.queue.head is ended:
+                    retire(ended)
         if machine.completing or machine.news:  # not yet: more ends at this instant, or the scheduler must look first
             if ready and not engine.called:
                 engine.called = True

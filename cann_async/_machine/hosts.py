@@ -109,6 +109,11 @@ class HostLoop:
             self._look_again()
 
 
+def has_running_loop() -> bool:
+    """Say whether this thread is running an event loop just now."""
+    return asyncio._get_running_loop() is not None
+
+
 def running_host() -> HostLoop:
     """Give the running loop's host; one is kept per thread."""
     loop = asyncio.get_running_loop()

@@ -9,6 +9,7 @@ virtual clock only whoever waits, so that time moves only then.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import os
@@ -18,23 +19,27 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ..errors import DeadlockError, error
+from .bodies import Bodies
+from .calls import NEEDED_HERE, Reports
 from .clock import Clock, VirtualClock, WallClock
 from .engine import Engine
+from .queue import Queue, Refusal
 from .record import Records
 from .scheduler import Scheduler
-from .task import DONE, DROPPED, QUEUED, Item, Waiter
-from .workers import Arrival, Bodies, DeviceThread, Workers
+from .task import CANCELLED, DONE, QUEUED, RUNNING, Call, Item, TimerStop, Waiter, Work
+from .workers import Arrival, DeviceThread, Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..soc import Soc
     from .completion import Awaiter, Sleeper
     from .hosts import HostLoop
-    from .queue import Queue
 
 FOREVER = 1 << 62
 CLOCKS = ("wall", "virtual")
+CALLBACKS = {"callback": 1024}
+"""The engine of host callbacks: at most so many run at once."""
 BACKLOG = 100
 """With fewer tasks that have not ended a host that enqueues is not made to breathe."""
 PATIENCE = 100
@@ -61,7 +66,7 @@ class Machine:
 
     def __init__(self, socs: Sequence[Soc], clock: str, *, record: bool = True, start_ns: int = 0) -> None:
         if _forked:
-            raise fork_error()
+            raise FORKED.error()
         self.clock: Clock = WallClock(self) if clock == "wall" else VirtualClock(self, start_ns)
         self.now = self.clock.now
         self.records = Records(keep=record)
@@ -84,7 +89,17 @@ class Machine:
         self.next_id = itertools.count(1).__next__
         self.next_queue_id = itertools.count(0).__next__
         self.stopper = _Stopper(self)
-        self.closed: str | None = None
+        self.closed: Refusal | None = None
+        self.pollers: dict[Queue, None] = {}
+        """Whose heads wait for a value in device memory."""
+        self.is_watchful = False
+        """Some bodies have a timeout, or faults are injected: look at every one that starts."""
+        self.faults: Callable[[Item], bool] | None = None
+        self.launch_blocking = False
+        self.op_wait_timeout_ns: int | None = None
+        self.op_execute_timeout_ns: int | None = None
+        self._timers = Work("timer", None)
+        self.timer_queue = Queue(self, -1, -1)
         self._baton = threading.Lock()
         self._driver: int | None = None
         self._wanted = False
@@ -95,9 +110,10 @@ class Machine:
         self.scheduler = Scheduler(self)
         self.workers = Workers(self)
         self.bodies = Bodies(self)
+        self.reports = Reports(self)
         self._device_thread = DeviceThread(self)
         self.engines: list[dict[str, Engine]] = [
-            {name: Engine(index, name, capacity, self) for name, capacity in soc.engines().items()}
+            {name: Engine(index, name, capacity, self) for name, capacity in (soc.engines() | CALLBACKS).items()}
             for index, soc in enumerate(socs)
         ]
         _machines.add(self)
@@ -117,9 +133,53 @@ class Machine:
         self.inbox.append(queue)
         self.news = True
         if self.closed is not None and self._driver != threading.get_ident():  # closed while the host was enqueueing
-            self.drop([queue], error(507007, self.closed))
+            self.drop([queue], self.closed.error())
         elif self.asleep:
             self._device_thread.ring()
+
+    def ring(self) -> None:
+        """Have the device thread look, if there is one that sleeps."""
+        if self.asleep:
+            self._device_thread.ring()
+
+    def timer(self, after_ns: int) -> Item:
+        """Give an item that ends after so many nanoseconds. Who no longer needs it sets its state to DONE."""
+        now = self.now()
+        item = Item(self.next_id(), self.timer_queue, self._timers, (), 0, 0, now, None, 0)
+        item.state, item.started, item.lane = RUNNING, now, 0
+        self.clock.timer(item, now + after_ns)
+        return item
+
+    @property
+    def seconds_to_timer(self) -> float:
+        """How long the device thread may sleep; -1 for ever."""
+        clock = self.clock
+        return clock.seconds_to_timer if isinstance(clock, WallClock) else -1
+
+    def look_after(self, item: Item) -> bool:
+        """Start the watch over an item that is about to run, and let faults happen to it; True if it is to hang."""
+        hangs = self.faults is not None and self.faults(item)
+        if hangs:
+            item.state, item.started = RUNNING, self.now()
+        limit = item.work.timeout_ns
+        if limit is not None:
+            timer = self.timer(limit)
+            self.watch(item, TimerStop(self, timer))
+            self.watch(timer, Call(functools.partial(self.scheduler.expire, item)))
+        return hangs
+
+    def loop_is_needed(self, thread: int) -> None:
+        """Give an error to whoever blocks the thread of a loop on which a callback is due: it would wait for ever."""
+        for waiter in list(self.waiting):
+            if waiter.blocks == thread:
+                waiter.problem = error(*NEEDED_HERE)
+                waiter.wake()
+
+    def memory_changed(self) -> None:
+        """Have all look again who wait for a value in device memory."""
+        queues, self.pollers = self.pollers, {}
+        for queue in queues:
+            self.post(queue)
 
     def breathe(self, submitted: int) -> None:
         """Let the device keep up, on the wall clock: a host has enqueued a thousand tasks more, `submitted` in all."""
@@ -184,7 +244,10 @@ class Machine:
     @property
     def has_work(self) -> bool:
         """Whether a driver would find something to do."""
-        return bool(self.called or self.inbox or self.arrivals or self.bodies.woken)
+        if self.called or self.inbox or self.arrivals or self.bodies.woken:
+            return True
+        clock = self.clock
+        return isinstance(clock, WallClock) and bool(clock.timers) and clock.timers[0][0] <= clock.now()
 
     def kick(self) -> None:
         """Have whoever waits on the virtual clock try again to drive; the wall clock needs none."""
@@ -245,7 +308,7 @@ class Machine:
     def check_alive(self) -> None:
         """Raise what anybody gets who still waits after the end: nobody would ever wake them."""
         if self.closed is not None:
-            raise fork_error() if _forked else error(507007, self.closed)
+            raise self.closed.error()
 
     def is_stuck(self) -> bool:
         """Whether on virtual time nothing is under way that could change anything."""
@@ -291,13 +354,13 @@ class Machine:
             else:
                 found = True
                 item.outcome = problem
-                item.state = DROPPED
+                item.state = CANCELLED
         if not found:  # it is its stream's head, and may yet wait for an engine or for another stream
             with self._at_rest():
                 if item.state != QUEUED or queue.head is not item:
                     return False
                 item.outcome = problem
-                item.state = DROPPED
+                item.state = CANCELLED
             self.post(queue)
         item.args = None
         if item.waiters is not None:
@@ -341,11 +404,11 @@ class Machine:
         """End everything; nothing can be enqueued any more."""
         if self.closed is not None:
             return
-        self.closed = why
+        self.closed = Refusal(507007, why)
         queues = list(self.queues)
         for queue in queues:
-            queue.closed = why
-        self.drop(queues, error(507007, why))
+            queue.closed = self.closed
+        self.drop(queues, self.closed.error())
         self._device_thread.stop()
         self.workers.stop()
         self.bodies.stop()
@@ -359,30 +422,26 @@ class Machine:
 
     def _crash(self, problem: BaseException) -> None:
         log.critical("the simulated device has crashed; please report this", exc_info=problem)
-        self.closed = f"the simulated device has crashed: {problem!r}"
-        failure = error(507000, self.closed, "Please report this.")
+        self.closed = Refusal(507000, f"the simulated device has crashed: {problem!r}", "Please report this.")
         for queue in list(self.queues):
             queue.closed = self.closed
-            self.scheduler.drop(queue, failure)
+            self.scheduler.drop(queue, self.closed.error())
 
 
-def fork_error() -> BaseException:
-    """Make the error that a forked child gets."""
-    return error(
-        507033,
-        "the runtime was used before this process was forked, and its threads did not come along",
-        "Start the child with spawn (multiprocessing.get_context('spawn')), or make the first Runtime in the child.",
-    )
+FORKED = Refusal(
+    507033,
+    "the runtime was used before this process was forked, and its threads did not come along",
+    "Start the child with spawn (multiprocessing.get_context('spawn')), or make the first Runtime in the child.",
+)
 
 
 def _after_fork() -> None:
     global _forked
     for machine in list(_machines):
         _forked = True
-        why = str(fork_error())
-        machine.closed = why
+        machine.closed = FORKED
         for queue in list(machine.queues):
-            queue.closed = why
+            queue.closed = FORKED
 
 
 if hasattr(os, "register_at_fork"):

@@ -8,8 +8,9 @@ at the queue unless it is told: who appends to an idle queue puts the queue into
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..errors import CannError, error
 from .task import DONE
 
 if TYPE_CHECKING:
@@ -21,12 +22,37 @@ if TYPE_CHECKING:
 PRIORITIES = 8
 
 
+class Refusal(NamedTuple):
+    """Why something can no longer be used."""
+
+    code: int
+    text: str
+    hint: str = ""
+
+    def error(self) -> CannError:
+        """Make the error that whoever tries gets."""
+        return error(self.code, self.text, self.hint)
+
+
+class Domain:
+    """What the queues of one context share: whether the first failure stops all of them, and that failure."""
+
+    __slots__ = ("failure", "queues", "stops")
+
+    def __init__(self) -> None:
+        self.stops = False
+        self.failure: Refusal | None = None
+        self.queues: dict[Queue, None] = {}
+
+
 class Queue:
     """The FIFO of one stream; `rank` orders it among ready heads: smaller is more urgent."""
 
     __slots__ = (
+        "beside",
         "closed",
         "device",
+        "domain",
         "failed",
         "head",
         "id",
@@ -40,7 +66,15 @@ class Queue:
         "tasks",
     )
 
-    def __init__(self, machine: Machine, device: int, number: int, priority: int = 0, name: str | None = None) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        device: int,
+        number: int,
+        priority: int = 0,
+        name: str | None = None,
+        domain: Domain | None = None,
+    ) -> None:
         self.machine = machine
         self.device = device
         self.id = number
@@ -53,7 +87,10 @@ class Queue:
         self.idle = True
         self.failed: list[Item] = []
         """Failures that nobody has been told of."""
-        self.closed: str | None = None
+        self.domain = domain if domain is not None else Domain()
+        self.beside: Queue | None = None
+        """Callbacks of this stream that do not hold it up."""
+        self.closed: Refusal | None = None
         """Why nothing can be enqueued any more."""
         self.owner: weakref.ref[object] | None = None
         """The stream a user holds."""

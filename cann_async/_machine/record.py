@@ -1,7 +1,7 @@
 """Step 6: one row of integers per task, written when it ends.
 
 Hot: the row is packed into one byte array and nothing else is kept, so that a million tasks cost 56 MB and no work
-for the garbage collector. What the rows of one kind share (names, engine, stream) stands once, in `works`.
+for the garbage collector. What the rows of one kind share (name, engine) stands once, in `works`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from .task import Item
 
 COLUMNS = ("id", "work", "lane", "submitted_ns", "started_ns", "finished_ns", "nbytes")
-"""Of a wait, `nbytes` holds the id of the task that was waited for."""
+"""Of a wait, `nbytes` holds the id of the task that was waited for. `work` also holds the stream, see `SHIFT`."""
+SHIFT = 32
+"""The column `work` is the number in `works`, and above so many bits the stream's id plus one."""
 
 
 class WorkRow(NamedTuple):
-    """What the rows of one kind of work on one stream share. `engine` is empty for waits and records."""
+    """What the rows of one kind of work share. `engine` is empty for waits and records."""
 
     name: str
     engine: str
     capacity: int
     cores: int
     device: int
-    stream: int
-    stream_name: str | None
 
 
 class Records:
@@ -36,7 +36,9 @@ class Records:
     def __init__(self, *, keep: bool) -> None:
         self.rows = bytearray()
         self.works: list[WorkRow] = []
+        self.stream_names: dict[int, str] = {}
         self._numbers: dict[WorkRow, int] = {}
+        self._keep = keep
         self.pack = struct.Struct("7q").pack
         self.extend: Callable[[bytes], object] = self.rows.extend if keep else len
         """Keeps a packed row, or does nothing with it."""
@@ -48,8 +50,9 @@ class Records:
         """Write down an item that has ended."""
         number = item.work.number
         if number < 0:
-            number = self._number(item)
-        self.extend(self.pack(item.id, number, item.lane, item.submitted, item.started, item.finished, item.nbytes))
+            number = item.work.number = self._number(item) if self._keep else 0
+        lane = max(item.lane, ~item.lane)  # negative: it was given up
+        self.extend(self.pack(item.id, number, lane, item.submitted, item.started, item.finished, item.nbytes))
 
     def _number(self, item: Item) -> int:
         work, engine, queue = item.work, item.work.engine, item.queue
@@ -59,10 +62,10 @@ class Records:
             engine.capacity if engine is not None else 0,
             work.cores,
             engine.device if engine is not None else queue.device,
-            queue.id,
-            queue.name,
         )
-        number = work.number = self._numbers.setdefault(row, len(self.works))
+        number = self._numbers.setdefault(row, len(self.works))
         if number == len(self.works):
             self.works.append(row)
-        return number
+        if queue.name is not None:
+            self.stream_names[queue.id] = queue.name
+        return number | (queue.id + 1) << SHIFT

@@ -1,9 +1,10 @@
 """Step 3: which task may go to an engine.
 
 `settle` looks at the queues that have news, `advance` moves a queue on to its next head, `retire` is called by the
-executors for each item that has ended. Items without an engine (records and waits) are resolved here, on the spot.
-Only the thread that holds the machine's baton runs this code. Order among ready heads: priority, then who has been
-ready longer, so streams of one priority take turns; what becomes ready at one instant does so in submission order.
+executors for each item that has ended. Items without an engine (records and waits, see waits.py) are resolved here,
+on the spot. Only the thread that holds the machine's baton runs this code. Order among ready heads: priority, then who
+has been ready longer, so streams of one priority take turns; what becomes ready at one instant does so in submission
+order.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import itertools
 from heapq import heapify, heappush
 from typing import TYPE_CHECKING
 
-from .task import DONE, DROPPED, FAILED, QUEUED, Item, Work
+from ..errors import CannError, ExecutionError, one_line
+from .queue import Refusal
+from .task import CANCELLED, DONE, DROPPED, FAILED, QUEUED, RUNNING, TIMEOUTS, Item, blame
 
 if TYPE_CHECKING:
     from .engine import Engine
     from .machine import Machine
-    from .queue import Queue
+    from .queue import Domain, Queue
 
 
 class Scheduler:
@@ -56,7 +59,7 @@ class Scheduler:
             elif head.work.engine is None:
                 if self._passes(head, self._now()):
                     self.retire(head)
-            elif head.state == DROPPED:  # cancelled while it was ready
+            elif head.state == CANCELLED:  # while it was ready
                 self._withdraw(head.work.engine, head)
                 self.retire(head)
 
@@ -72,6 +75,8 @@ class Scheduler:
                 self._machine.wake(item)
         else:
             self._end(item)
+            if queue.head is not item:  # it has been dropped, or its context has stopped
+                return
         if not queue.tasks:
             self.advance(queue)
             return
@@ -123,25 +128,62 @@ class Scheduler:
             if not self._passes(item, now):
                 return
             self._end(item)
+            if queue.head is not item:  # its context has stopped
+                return
             try:
                 item = queue.tasks.popleft()
             except IndexError:
                 item = None
         self.advance(queue)
 
-    def drop(self, queue: Queue, error: BaseException) -> None:
-        """End all that is in the queue with `error`; what is running goes on unheard and keeps its engine till then."""
-        dropped: list[Item] = [] if queue.head is None else [queue.head]
+    def drop(self, queue: Queue, problem: BaseException) -> None:
+        """End all that is in the queue with `problem`; what runs is killed."""
+        head = queue.head
         queue.head = None
+        dropped: list[Item] = []
+        if head is not None and head.state < DONE:
+            dropped.append(head)
+            self._kill(head)
         while queue.tasks or not queue.idle:
             queue.idle = True  # before the last look: a host that appends after it will post the queue
-            with contextlib.suppress(IndexError):  # empty, or cancelled between two looks
-                while True:
-                    dropped.append(queue.tasks.popleft())
+            dropped += _take_all(queue)
         for item in dropped:
-            item.outcome = error
+            item.outcome = problem
             item.state = DROPPED
             self._end(item)
+
+    def expire(self, item: Item) -> None:
+        """Kill an item that has run for too long; that is its failure, and its stream goes on."""
+        if item.state != RUNNING:
+            return
+        self._kill(item)
+        engine, limit = item.work.engine, item.work.timeout_ns or 0
+        failure = ExecutionError(
+            TIMEOUTS.get(engine.name if engine is not None else "", 507014),
+            f"{one_line(item.work.name)!r} (task {item.id} on stream {item.queue.id}) ran for more than its "
+            f"{limit / 1e9:g} s and was killed",
+            "Give the launch a longer timeout, or find out what it waits for.",
+        )
+        blame(item, failure)
+        item.outcome, item.state, item.finished = failure, FAILED, self._now()
+        if item.queue.head is item:
+            self.retire(item)
+
+    def _kill(self, item: Item) -> None:
+        """Take the engine from an item. A body on a worker cannot be stopped: what it comes to is thrown away."""
+        engine = item.work.engine
+        if engine is None:
+            return
+        if item.state == QUEUED:
+            self._withdraw(engine, item)
+            return
+        if item.work.is_asynchronous:
+            self._machine.bodies.cancel(item)
+        if item.lane >= 0 and item.lane not in engine.lanes:  # a body in place never took the engine
+            engine.take_back(item)
+        if not engine.called:
+            engine.called = True
+            self._called.append(engine)
 
     def _withdraw(self, engine: Engine, item: Item) -> None:
         """Take an item out of the line in front of its engine; who stood behind it may fit."""
@@ -155,43 +197,58 @@ class Scheduler:
         """Resolve an item of the scheduler's own: True when its stream may go on."""
         if item.state != QUEUED:
             return True
-        if not item.work.arrive(item):
-            return False
+        try:
+            if not item.work.arrive(item):
+                return False
+            item.outcome = None
+            item.state = DONE
+        except CannError as problem:
+            blame(item, problem)
+            item.outcome, item.state = problem, FAILED
+            if problem.code in ABORTS:  # what stands behind it relies on something that will never happen
+                for behind in _take_all(item.queue):
+                    behind.outcome, behind.state = problem, DROPPED
+                    self._end(behind)
         item.finished = now
-        item.outcome = None
-        item.state = DONE
         return True
 
     def _end(self, item: Item) -> None:
-        if item.state != DROPPED:
+        if item.state < CANCELLED:
             self._record(item)
             if item.state == FAILED:
                 item.queue.failed.append(item)
+                domain = item.queue.domain
+                if domain.stops and domain.failure is None:
+                    self._stop(domain, item)
         item.args = None
         if item.waiters is not None:
             self._machine.wake(item)
+
+    def _stop(self, domain: Domain, item: Item) -> None:
+        """Stop a whole context at its first failure, and let nothing in any more."""
+        failure = item.outcome
+        assert isinstance(failure, CannError)
+        failure.reported = True  # by every call from now on
+        domain.failure = refusal = Refusal(
+            failure.code,
+            f"the context has stopped at its first failure: {failure.detail}",
+            "Destroy the context, or reset the device.",
+        )
+        for queue in list(domain.queues):
+            queue.closed = queue.closed or refusal
+            self.drop(queue, refusal.error())
+
+
+ABORTS = frozenset({107022, 107023, 507007})
 
 
 def _id(item: Item) -> int:
     return item.id
 
 
-class Wait(Work):
-    """The stream goes on when another item has ended, however it ended."""
-
-    __slots__ = ()
-
-    def arrive(self, item: Item) -> bool:
-        """Look whether the other item has ended; if not, have the queue looked at again when it has."""
-        assert item.args is not None
-        target = item.args[0]
-        assert isinstance(target, Item)
-        if target.state >= DONE:
-            return True
-        return not item.queue.machine.watch(target, item.queue)
-
-    def waits_for(self, item: Item) -> str:
-        """Name the item that the stream waits for."""
-        target = item.args[0] if item.args else None
-        assert isinstance(target, Item)
-        return f"{target.work.name!r} (task {target.id}) on stream {target.queue.id}"
+def _take_all(queue: Queue) -> list[Item]:
+    taken: list[Item] = []
+    with contextlib.suppress(IndexError):  # empty, or cancelled between two looks
+        while True:
+            taken.append(queue.tasks.popleft())
+    return taken

@@ -1,27 +1,32 @@
 """Step 1 to 2: what a launch puts into a queue.
 
 The nouns build an `Item` (as the public `Task`, its subclass) and hand it to `Machine.submit`. An item's state only
-moves forward: QUEUED, RUNNING, then exactly one of DONE, FAILED, DROPPED; whoever sees one of the last three may read
-`outcome`.
+moves forward: QUEUED, RUNNING, then exactly one of DONE, FAILED, CANCELLED, DROPPED; whoever sees one of these may
+read `outcome`. CANCELLED was taken out by a host before it started, DROPPED was ended by an abort or the like.
 """
 
 from __future__ import annotations
 
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import ExecutionError, location, one_line
+from ..errors import ExecutionError, error, location, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
 
     from ..errors import CannError
+    from .bodies import Place
     from .engine import Engine
+    from .machine import Machine
     from .queue import Queue
 
-QUEUED, RUNNING, DONE, FAILED, DROPPED = range(5)
+QUEUED, RUNNING, DONE, FAILED, CANCELLED, DROPPED = range(6)
 FAULTS = {"ai_vector": 507035, "ai_cpu": 507018}
 """The code of a body that raises, by engine; any other is 507015."""
+TIMEOUTS = {"ai_vector": 507034, "ai_cpu": 507017}
+"""The code of a body that runs too long, by engine; any other is 507014."""
 
 
 class Waiter(Protocol):
@@ -33,6 +38,7 @@ class Waiter(Protocol):
 
 LIGHT_NS = 50_000
 """What costs less than this runs in place: handing it to another thread would cost more."""
+FOREVER_S = 1e9
 HICCUP_NS = 20_000_000
 """Longer than the interpreter or the operating system keeps a thread waiting for its turn."""
 STRIKES = 8
@@ -74,6 +80,10 @@ class Work:
 
     is_asynchronous = False
     """Whether the body is a coroutine: then `run_async` is called, on the machine's own loop."""
+    place: Place | None = None
+    """Of an asynchronous body: where it must run, if not on the machine's own loop."""
+    timeout_ns: int | None = None
+    """So long the body may keep its engine."""
 
     def __init__(self, name: str, engine: Engine | None, cores: int = 1, gauge: Gauge = ALWAYS_LIGHT) -> None:
         self.name = name
@@ -90,6 +100,10 @@ class Work:
     async def run_async(self, item: Item) -> object:
         """Do it as a coroutine."""
         return self.run(item)
+
+    def context(self, item: Item) -> Context:
+        """Give the context in which the coroutine of `run_async` is to run."""
+        return copy_context()
 
     def arrive(self, item: Item) -> bool:
         """Of the scheduler's own items: may the stream pass? If not, arrange for the queue to be looked at again."""
@@ -168,8 +182,36 @@ class Call:
         self.function()
 
 
+class TimerStop:
+    """A waiter that ends a timer: what it was set for has happened."""
+
+    __slots__ = ("_machine", "_timer")
+
+    def __init__(self, machine: Machine, timer: Item) -> None:
+        self._machine = machine
+        self._timer = timer
+
+    def wake(self) -> None:
+        """End the timer."""
+        timer = self._timer
+        if timer.state == RUNNING:
+            timer.finished, timer.state = self._machine.now(), DONE
+            self._machine.wake(timer)
+
+
+def nanoseconds(timeout: float | None) -> int | None:
+    """Turn a timeout in seconds into nanoseconds; less than 0 or not a number is 107000, None is for ever."""
+    if timeout is None:
+        return None
+    if not timeout >= 0:
+        raise error(107000, f"a timeout is 0 or more seconds, or None, not {timeout}")
+    return round(min(timeout, FOREVER_S) * 1e9)
+
+
 def fail(item: Item, problem: BaseException) -> None:
     """Make `problem` the failure of the item, as the CANN error that its engine would report."""
+    if item.state != RUNNING:  # it has been given up, so nobody asks
+        return
     engine = item.work.engine
     code = FAULTS.get(engine.name if engine is not None else "", 507015)
     if isinstance(problem, ExecutionError):

@@ -50,6 +50,7 @@ class Soc:
     queue_depth: int = 2013
     max_streams: int = 1984
     max_events: int = 65536
+    max_notifies: int = 8192
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 import numpy.typing as npt
 
-from .._machine.record import COLUMNS, WorkRow
+from .._machine.record import COLUMNS, SHIFT, WorkRow
 
 if TYPE_CHECKING:
     from .._machine.clock import Clock
@@ -64,7 +64,7 @@ class Timeline:
     @property
     def records(self) -> Sequence[Record]:
         """The tasks in the order in which they were submitted."""
-        return Rows(self.rows(), self.works())
+        return Rows(self.rows(), self.works(), dict(self._records.stream_names))
 
     def rows(self) -> npt.NDArray[np.int64]:
         """Give the bare rows, one column per `cann_async._machine.record.COLUMNS`, by task id."""
@@ -73,7 +73,7 @@ class Timeline:
         return rows[np.argsort(rows[:, 0], kind="stable")]
 
     def works(self) -> list[WorkRow]:
-        """Give what the rows share: the second column counts into this list."""
+        """Give what the rows share: the low half of the second column counts into this list."""
         return list(self._records.works)
 
     def save(self, path: str | Path, format: str | None = None) -> Path:
@@ -107,9 +107,10 @@ class Timeline:
 class Rows(Sequence[Record]):
     """The rows as `Record`s, made when they are looked at."""
 
-    def __init__(self, rows: npt.NDArray[np.int64], works: list[WorkRow]) -> None:
+    def __init__(self, rows: npt.NDArray[np.int64], works: list[WorkRow], names: dict[int, str]) -> None:
         self._rows = rows
         self._works = works
+        self._names = names
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -121,7 +122,7 @@ class Rows(Sequence[Record]):
     def __getitem__(self, index: int | slice) -> Record | Sequence[Record]:
         """Give one record, or a part of them."""
         if isinstance(index, slice):
-            return Rows(self._rows[index], self._works)
+            return Rows(self._rows[index], self._works, self._names)
         return self._record(self._rows[index].tolist())
 
     def __iter__(self) -> Iterator[Record]:
@@ -130,14 +131,14 @@ class Rows(Sequence[Record]):
 
     def _record(self, row: list[int]) -> Record:
         number, work, lane, submitted, started, finished, nbytes = row
-        shared = self._works[work]
+        shared, stream = self._works[work & ((1 << SHIFT) - 1)], (work >> SHIFT) - 1
         waits = not shared.engine and shared.name == "wait" and nbytes > 0
         return Record(
             id=number,
             name=shared.name,
             device=shared.device,
-            stream=shared.stream,
-            stream_name=shared.stream_name,
+            stream=stream,
+            stream_name=self._names.get(stream),
             engine=shared.engine,
             lane=lane,
             cores=shared.cores,

@@ -1,0 +1,199 @@
+"""Host callbacks: functions of the host that a stream calls when it reaches them.
+
+A callback is ordinary work on an engine of its own. A function runs on a worker (on the virtual clock: in place), a
+coroutine function on the loop of the host that enqueued it, or on the machine's own where there was none. Each
+runs in the context variables of whoever enqueued it, copied at the call. Nothing in it may wait for the device.
+
+`Reports` is the older way, in which threads of the program subscribe to streams and call what is due themselves.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, cast
+
+from ..errors import error
+from .task import RUNNING, Gauge, Item, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from .bodies import Place
+    from .engine import Engine
+    from .hosts import HostLoop
+    from .machine import Machine
+    from .queue import Queue
+
+current_call: ContextVar[Item | None] = ContextVar("cann_async_call", default=None)
+"""The callback that is running in this context."""
+NEEDED_HERE = (
+    107000,
+    "cannot block here: a callback that is due must run on the event loop of this thread",
+    "Await instead, or enqueue the callback where no loop is running.",
+)
+
+
+class _NeverLight(Gauge):
+    """A callback does not run in place: it is the program's code, and may take its time."""
+
+    def was_light(self, nbytes: int) -> None:
+        """Learn nothing."""
+
+
+class HostCall(Work):
+    """A callback; ``args`` are the context, the function and its arguments."""
+
+    __slots__ = ("is_asynchronous", "place")
+
+    def __init__(self, name: str, engine: Engine, place: Place | None, *, is_asynchronous: bool) -> None:
+        super().__init__(name, engine, gauge=_NeverLight())
+        self.is_asynchronous = is_asynchronous
+        self.place = place
+
+    def context(self, item: Item) -> Context:
+        """Give the context of whoever enqueued it."""
+        context, _, _ = _parts(item)
+        context.run(current_call.set, item)
+        return context
+
+    def run(self, item: Item) -> object:
+        """Call the function."""
+        _, function, args = _parts(item)
+        return self.context(item).run(function, *args)
+
+    async def run_async(self, item: Item) -> object:
+        """Await the coroutine function, within the context already."""
+        _, function, args = _parts(item)
+        return await cast("Awaitable[object]", function(*args))
+
+
+def call_args(function: Callable[..., object], args: tuple[object, ...]) -> tuple[object, ...]:
+    """Make the ``args`` of the item of a `HostCall`."""
+    return (copy_context(), function, args)
+
+
+def _parts(item: Item) -> tuple[Context, Callable[..., object], tuple[object, ...]]:
+    return cast("tuple[Context, Callable[..., object], tuple[object, ...]]", item.args)
+
+
+def check_may_wait(item: Item) -> None:
+    """Raise if this is a callback, unless it only sleeps: the device would wait for itself."""
+    call = current_call.get()
+    if call is not None and item.queue is not item.queue.machine.timer_queue:
+        raise error(
+            107000,
+            f"cannot wait for the device inside the callback {call.work.name!r}: the device would wait for itself",
+            "Enqueue and return, or wait on the host.",
+        )
+
+
+class OnLoop:
+    """The loop of a host, as the place of a callback."""
+
+    def __init__(self, machine: Machine, host: HostLoop) -> None:
+        self._machine = machine
+        self.host = host
+
+    def begin(self, item: Item) -> None:
+        """Make the callback a task of the loop; a loop that has been closed is its failure."""
+        machine, loop = self._machine, self.host.loop
+        try:
+            loop.call_soon_threadsafe(machine.bodies.begin_on, loop, item)
+        except RuntimeError:
+            closed = RuntimeError("the event loop that enqueued this callback has been closed")
+            machine.bodies.end(item, None, closed)
+            return
+        machine.loop_is_needed(self.host.thread)
+
+
+class Reports:
+    """Callbacks for subscribed threads (aclrtSubscribeReport, aclrtProcessReport); one per machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._ready = threading.Condition()
+        self._boxes: dict[int, _Box] = {}
+        self._threads: dict[Queue, int] = {}
+
+    def subscribe(self, thread: int, queue: Queue) -> None:
+        """Have the thread call what the stream is given.
+
+        107011 if the stream has a thread, 107012 if the thread serves another device.
+        """
+        with self._ready:
+            if queue in self._threads:
+                raise error(107011, f"stream {queue.id} has a subscribed thread already")
+            devices = {other.device for other, owner in self._threads.items() if owner == thread}
+            if devices - {queue.device}:
+                raise error(107012, f"thread {thread} is subscribed to streams of another device")
+            self._threads[queue] = thread
+            self._boxes.setdefault(thread, _Box(self, thread))
+
+    def unsubscribe(self, thread: int, queue: Queue) -> None:
+        """End it; 107011 if the stream has no such thread, 107012 if the thread has no stream at all."""
+        with self._ready:
+            if thread not in self._boxes:
+                raise error(107012, f"thread {thread} is not subscribed")
+            if self._threads.get(queue) != thread:
+                raise error(107011, f"thread {thread} is not subscribed to stream {queue.id}")
+            del self._threads[queue]
+            if thread not in self._threads.values():
+                del self._boxes[thread]
+
+    def place(self, queue: Queue) -> _Box:
+        """Give the place for callbacks of a stream; 107015 if no thread is subscribed."""
+        with self._ready:
+            thread = self._threads.get(queue)
+            if thread is None:
+                raise error(107015, f"no thread is subscribed to stream {queue.id}", "Subscribe one first.")
+            return self._boxes[thread]
+
+    def process(self, timeout: float | None = None) -> int:
+        """Call all that is due for this thread, wait for the first; 507012 after `timeout` seconds without any.
+
+        Gives how many there were. 107012 if this thread is not subscribed.
+        """
+        thread = threading.get_ident()
+        with self._ready:
+            box = self._boxes.get(thread)
+            if box is None:
+                raise error(107012, "this thread is not subscribed to any stream", "Subscribe it first.")
+            if not self._ready.wait_for(lambda: bool(box.due), timeout):
+                raise error(507012, f"no callback came within {timeout} s")
+            due = list(box.due)
+            box.due.clear()
+        for item in due:
+            self._call(item)
+        return len(due)
+
+    def post(self, box: _Box, item: Item) -> None:
+        """Tell the thread."""
+        with self._ready:
+            box.due.append(item)
+            self._ready.notify_all()
+
+    def _call(self, item: Item) -> None:
+        outcome, problem = None, None
+        if item.state == RUNNING:  # else its stream has been aborted
+            context, function, args = _parts(item)
+            context.run(self._machine.bodies.enter, item)
+            try:
+                outcome = context.run(function, *args)
+            except Exception as caught:
+                problem = caught
+        self._machine.bodies.end(item, outcome, problem)
+
+
+class _Box:
+    """What is due for one subscribed thread; a place."""
+
+    def __init__(self, reports: Reports, thread: int) -> None:
+        self._reports = reports
+        self.thread = thread
+        self.due: deque[Item] = deque()
+
+    def begin(self, item: Item) -> None:
+        """Tell the thread; it will call it."""
+        self._reports.post(self, item)
