@@ -473,5 +473,6 @@ async def _all_ended(lasts: list[Item], limit: int | None, what: str) -> None:
             if not await Ended(last, left):
                 assert limit is not None
                 raise SyncTimeout(507046, f"{what} was not done within {limit / 1e9:g} s", "The work goes on.")
-        if last.state == DROPPED:
-            cast("Task[object]", last)._result()
+            if last.state == DROPPED and isinstance(last.outcome, CannError):
+                last.outcome.reported = True
+                raise last.outcome.with_traceback(None)

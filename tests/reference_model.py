@@ -52,23 +52,30 @@ class Model:
         if task is None or task.finished < 0:
             self._settle()
         while task is None or task.finished < 0:
-            end = min((other.started + other.cost_ns for other in self.running), default=-1)
-            if task is None and end != self.now:
+            if task is None and all(other.started + other.cost_ns != self.now for other in self.running):
                 return
-            self.now = end
-            for other in sorted((o for o in self.running if o.started + o.cost_ns == end), key=self.tasks.index):
+            self.step()
+
+    def step(self) -> None:
+        """Complete what ends next."""
+        self.now = min(other.started + other.cost_ns for other in self.running)
+        for other in sorted(self.running, key=self._order):
+            if other.started + other.cost_ns == self.now and other in self.running:
                 self.running.remove(other)
                 self.free[other.engine] += other.cores
                 other.result = other.body()
                 self._look(self._end(other))
-            self._settle()
+        self._settle()
+
+    def _order(self, task: Task) -> tuple[bool, int]:
+        return False, self.tasks.index(task)
 
     def cancel(self, task: Task) -> bool:
         """Take a task out that has not started; an empty one stands in for the last of its stream."""
         if task.finished >= 0 or task in self.running:
             return False
         if task.stream.last is task:
-            self.submit(Task(task.stream))
+            self.submit(type(task)(task.stream))
         self.news += [task.stream] if task.started >= 0 else []
         mine = {name: [place for place in line if place[2] is not task] for name, line in self.ready.items()}
         self.ready, task.result = mine, "cancelled"
@@ -86,13 +93,18 @@ class Model:
     def _look(self, stream: Stream) -> None:
         while stream.tasks and not (head := stream.tasks[0]).engine:
             head.started = self.now if head.started < 0 else head.started
-            if head.after is not None and head.after.finished < 0:
-                head.after.waiters.append(stream)
+            if not self._passes(head):
                 return
             self._end(head)
         if stream.tasks and head.started < 0:
             self.turn, head.started = self.turn + 1, self.now
             self.ready[head.engine].append((stream.priority, self.turn, head))
+
+    def _passes(self, task: Task) -> bool:
+        if task.after is None or task.after.finished >= 0:
+            return True
+        task.after.waiters.append(task.stream)
+        return False
 
     def _end(self, task: Task) -> Stream:
         task.finished, task.memory, self.news = self.now, (), self.news + task.waiters

@@ -203,7 +203,8 @@ class Machine:
             asked = self.next_id()
             self._polls = self._polls + 1 if asked == self._last_poll + 1 else 0
             self._last_poll = asked
-            self.drive(clock.time_ns)
+            while self.drive(clock.time_ns) and self.stop:  # a host was woken, and there may be more at this instant
+                pass
             if self._polls >= PATIENCE and clock.next_due_ns is not None:
                 self.drive(clock.next_due_ns)
 
