@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from ._machine.completion import Ended
 from ._machine.queue import PRIORITIES, Domain, Queue, Refusal
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .device import Device
+    from .task import Task
 
 
 class Context:
@@ -50,13 +51,14 @@ class Context:
 
     @property
     def default_stream(self) -> Stream:
-        """The stream that comes with the context."""
+        """The stream that comes with the context. Mirrors aclrtCtxGetCurrentDefaultStream."""
         return self._default_stream
 
     def create_stream(self, priority: int = 0, name: str | None = None, failure_mode: str = "continue") -> Stream:
-        """Make a stream; `priority` 0 (most urgent) to 7, else 107000. Mirrors aclrtCreateStreamWithConfig.
+        """Make a stream; `priority` 0 (most urgent) to 7, else 107000.
 
-        `failure_mode` "stop" is as `Stream.set_failure_mode`. More streams than the Soc has are 207008.
+        `failure_mode` "stop" is as `Stream.set_failure_mode`. More streams than the Soc has are 207008. Mirrors
+        aclrtCreateStream and aclrtCreateStreamWithConfig.
         """
         self._check()
         rank = operator.index(priority)
@@ -169,10 +171,10 @@ class Context:
 def _raise_failures(queues: list[Queue]) -> None:
     for queue in queues:
         while queue.failed:
-            failure = queue.failed.pop(0).outcome
+            task = cast("Task[object]", queue.failed.pop(0))
+            failure = task.outcome
             if isinstance(failure, CannError) and not failure.reported:
-                failure.reported = True
-                raise failure.with_traceback(None)
+                task._result()
 
 
 _current: ContextVar[Device | Context | Stream | None] = ContextVar("cann_async_current", default=None)
@@ -196,7 +198,10 @@ def use(what: Device | Context | Stream) -> Iterator[None]:
 
 
 def current_stream() -> Stream:
-    """Give the current stream: the one in use, or the default stream of the device or context in use; else 107002."""
+    """Give the current stream: the one in use, or the default stream of the device or context in use; else 107002.
+
+    Its `context` mirrors aclrtGetCurrentContext.
+    """
     what = _current.get()
     if what is None:
         raise error(

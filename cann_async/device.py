@@ -73,7 +73,7 @@ class Device:
 
     @property
     def soc(self) -> Soc:
-        """What kind of chip it is."""
+        """What kind of chip it is: name, cores, memory, speeds. Mirrors aclrtGetSocName and aclrtGetDeviceInfo."""
         return self._soc
 
     @property
@@ -212,7 +212,7 @@ class Device:
     def malloc_host(self, shape: Shape, dtype: npt.DTypeLike = np.uint8) -> Array:
         """Allocate pinned host memory as an ordinary array, 64-byte aligned, not cleared; mirrors aclrtMallocHost.
 
-        It is given back when the array and all its views are gone.
+        It is given back when the array and all its views are gone: that mirrors aclrtFreeHost.
         """
         self._check()
         whole, element = _shape(shape), device_dtype(dtype)

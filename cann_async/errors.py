@@ -1,74 +1,77 @@
 """What can go wrong, said with CANN's own codes.
 
-Everybody imports this module and it imports nobody. A code's first digit says who can act: 1xxxxx is the caller's
-mistake, 2xxxxx a resource or a feature that is not there, 5xxxxx a fault of the device or of a kernel.
+Everybody imports this module, and it imports only the table of the codes. A code's first digit says who can act:
+1xxxxx is the caller's mistake, 2xxxxx and 3xxxxx a resource or a feature that is not there, 5xxxxx a fault of the
+device or of a kernel.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+from .error_codes import CODES, FAMILIES
 
 if TYPE_CHECKING:
     from types import CodeType
 
     from .task import Task
 
-CODES: dict[int, str] = {
-    100000: "ACL_ERROR_INVALID_PARAM",
-    107000: "ACL_ERROR_RT_PARAM_INVALID",
-    107001: "ACL_ERROR_RT_INVALID_DEVICEID",
-    107002: "ACL_ERROR_RT_CONTEXT_NULL",
-    107003: "ACL_ERROR_RT_STREAM_CONTEXT",
-    107006: "ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID",
-    107020: "ACL_ERROR_RT_TASK_TIMEOUT",
-    107023: "ACL_ERROR_RT_STREAM_ABORT",
-    200006: "ACL_ERROR_UNSUPPORTED_DATA_TYPE",
-    207000: "ACL_ERROR_RT_FEATURE_NOT_SUPPORT",
-    207001: "ACL_ERROR_RT_MEMORY_ALLOCATION",
-    207007: "ACL_ERROR_RT_NO_EVENT_RESOURCE",
-    207008: "ACL_ERROR_RT_NO_STREAM_RESOURCE",
-    507000: "ACL_ERROR_RT_INTERNAL_ERROR",
-    507007: "ACL_ERROR_RT_CONTEXT_RELEASE_ERROR",
-    507015: "ACL_ERROR_RT_AICORE_EXCEPTION",
-    507012: "ACL_ERROR_RT_REPORT_TIMEOUT",
-    507014: "ACL_ERROR_RT_AICORE_TIMEOUT",
-    507017: "ACL_ERROR_RT_AICPU_TIMEOUT",
-    507034: "ACL_ERROR_RT_VECTOR_CORE_TIMEOUT",
-    507046: "ACL_ERROR_RT_STREAM_SYNC_TIMEOUT",
-    507047: "ACL_ERROR_RT_EVENT_SYNC_TIMEOUT",
-    107011: "ACL_ERROR_RT_STREAM_SUBSCRIBE",
-    107012: "ACL_ERROR_RT_THREAD_SUBSCRIBE",
-    107015: "ACL_ERROR_RT_STREAM_NO_CB_REG",
-    107022: "ACL_ERROR_RT_DEVICE_TASK_ABORT",
-    207009: "ACL_ERROR_RT_NO_NOTIFY_RESOURCE",
-    507018: "ACL_ERROR_RT_AICPU_EXCEPTION",
-    507033: "ACL_ERROR_RT_DEV_SETUP_ERROR",
-    507035: "ACL_ERROR_RT_VECTOR_CORE_EXCEPTION",
-}
+LINE = 300
+"""How much of a foreign text (the message of a kernel's exception, a name) stands in a message of ours."""
 
 
 class CannError(Exception):
-    """An error of the runtime: `code` and `name` are CANN's, `hint` says what to do.
+    """An error of the runtime: `code` and `name` are CANN's, `detail` is what happened, `hint` says what to do.
 
-    A failure of queued work also carries the `task` and `launched_at`, the ``file:line`` of the call that enqueued it.
+    A failure of queued work also says which work it was; all of these are None otherwise, and `__cause__` is what a
+    body raised. An error can be copied and pickled; the `task` stays in its process, and so does a cause that cannot
+    be pickled.
     """
 
     def __init__(self, code: int, detail: str, hint: str = "") -> None:
+        name, family, advice = CODES.get(code, ("UNKNOWN", "done", ""))
         self.code = code
-        self.name = CODES.get(code, "UNKNOWN")
+        """The number. Mirrors aclrtGetErrorCodeFromExceptionInfo."""
+        self.name = name
         self.detail = detail
-        self.hint = hint
+        self.hint = hint or advice or FAMILIES[family]
         self.task: Task[object] | None = None
+        """The task itself."""
+        self.kernel: str | None = None
+        """The name of the kernel, or the kind of the task. Mirrors aclrtGetFuncHandleFromExceptionInfo."""
+        self.stream_id: int | None = None
+        """The number of its stream. Mirrors aclrtGetStreamIdFromExceptionInfo."""
+        self.task_id: int | None = None
+        """The number of the task. Mirrors aclrtGetTaskIdFromExceptionInfo."""
+        self.device_id: int | None = None
+        """The number of the device. Mirrors aclrtGetDeviceIdFromExceptionInfo."""
         self.launched_at: str | None = None
+        """``file:line`` of the call that enqueued it."""
         self.reported = False
         """Whether somebody has been given this error; a stream reports only what nobody has seen."""
-        super().__init__(code, detail, hint)
+        Exception.__init__(self, code, detail, hint)  # not super(): OSError would read errno and a file name into it
 
     def __str__(self) -> str:
         text = f"{self.detail} [{self.code} {self.name}]"
         if self.launched_at:
             text += f"; launched at {self.launched_at}"
         return f"{text}. {self.hint}" if self.hint else text
+
+    def __copy__(self) -> Self:
+        twin = type(self)(*self.args)
+        twin.__dict__.update(self.__dict__)
+        if self.__cause__ is not None:
+            twin.__cause__ = self.__cause__
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self.__copy__()  # a task is a handle: there is no second one of it
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...], dict[str, object]]:
+        state = {**self.__dict__, "task": None}
+        if self.__cause__ is not None and _survives_pickling(self.__cause__):
+            state["__cause__"] = self.__cause__
+        return type(self), self.args, state
 
 
 class UsageError(CannError):
@@ -87,7 +90,7 @@ class ExecutionError(CannError):
     """The device or a kernel failed (5xxxxx)."""
 
 
-class SyncTimeout(ExecutionError, TimeoutError):  # noqa: N818 - the contract names it so
+class SyncTimeout(ExecutionError, TimeoutError):  # noqa: N818  # the contract names it so
     """A host has waited long enough (507046 for streams and tasks, 507047 for events); the work goes on."""
 
 
@@ -96,12 +99,23 @@ class DeadlockError(ExecutionError):
 
 
 def error(code: int, detail: str, hint: str = "") -> CannError:
-    """Make the error of the kind that fits the code."""
+    """Make the error of the kind that fits the code; without a `hint` it gets the one of the code."""
+    if code in (507046, 507047):
+        return SyncTimeout(code, detail, hint)
     if code < 200000:
         return UsageError(code, detail, hint)
-    if code < 300000:
+    if code < 500000:
         return ResourceError(code, detail, hint)
     return ExecutionError(code, detail, hint)
+
+
+def one_line(thing: object) -> str:
+    """Give ``str(thing)`` on one line, cut to `LINE` characters: for texts of users, which may be or do anything."""
+    try:
+        text = " ".join(str(thing).split())
+    except BaseException as problem:  # noqa: BLE001  # it runs in the driver, where a user's error must not get out
+        return f"<{type(thing).__name__} whose str() raises {type(problem).__name__}>"
+    return text if len(text) <= LINE else f"{text[: LINE - 3]}..."
 
 
 def location(code: CodeType | None, lasti: int) -> str | None:
@@ -113,3 +127,14 @@ def location(code: CodeType | None, lasti: int) -> str | None:
         if start <= lasti < end and number is not None:
             line = number
     return f"{code.co_filename}:{line}"
+
+
+def _survives_pickling(cause: BaseException) -> bool:
+    """Try it: an exception with an `__init__` of its own often pickles, and then breaks whoever unpickles it."""
+    import pickle
+
+    try:
+        pickle.loads(pickle.dumps(cause))
+    except Exception:  # noqa: BLE001  # whatever the methods of the user's class raise
+        return False
+    return True

@@ -56,7 +56,10 @@ class Event:
         stream.record(self)
 
     def query(self) -> bool:
-        """Say whether the latest record is complete, True before any; never waits; mirrors aclrtQueryEvent."""
+        """Say whether the latest record is complete, True before any; never waits.
+
+        Mirrors aclrtQueryEventStatus and aclrtQueryEvent.
+        """
         self._check()
         record = self._record
         return record is None or record.done()

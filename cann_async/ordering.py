@@ -68,7 +68,7 @@ class Ordering:
         return event
 
     def wait(self, what: Event | Task[object] | Stream, timeout: float | None = None) -> Task[None]:
-        """Hold later tasks of this stream until something is complete; mirrors aclrtStreamWaitEvent.
+        """Hold later tasks of this stream until something is complete; mirrors aclrtStreamWaitEvent[WithTimeout].
 
         That is an event's latest record, a task, or all that another stream has been given so far. The host does not
         wait. An event that was never recorded holds nothing. Another context's event or stream is 107003. After

@@ -80,7 +80,7 @@ class Runtime:
 
     Arguments that are not given come from CANN_ASYNC_DEVICES, CANN_ASYNC_SOC, CANN_ASYNC_CLOCK and
     CANN_ASYNC_LAUNCH_BLOCKING. With `launch_blocking` a launch waits for its end and raises its failure, to find the
-    line that failed. ``async with`` only closes it.
+    line that failed. ``async with`` only closes it. Mirrors aclInit.
     """
 
     _device_type: ClassVar[type[Device]] = Device
@@ -151,7 +151,10 @@ class Runtime:
 
     @property
     def op_execute_timeout(self) -> float | None:
-        """Seconds after which a kernel launched from now on is killed; mirrors aclrtSetOpExecuteTimeOut."""
+        """Seconds after which a kernel launched from now on is killed.
+
+        Mirrors aclrtSetOpExecuteTimeOut[V2], aclrtSetOpExecuteTimeOutWithMs and aclrtGetOpExecuteTimeout.
+        """
         limit = self._machine.op_execute_timeout_ns
         return None if limit is None else limit / 1e9
 
@@ -197,7 +200,8 @@ class Runtime:
     async def close(self, *, drain: bool = True) -> None:
         """Finish what is queued, or drop it without `drain` (whoever waits gets 507007), and end the runtime.
 
-        Whatever is used afterwards says that it has been closed. Failures nobody has seen are logged.
+        Whatever is used afterwards says that it has been closed. Failures nobody has seen are logged. Mirrors
+        aclFinalize.
         """
         await self._close(drain=drain)
 
@@ -275,7 +279,10 @@ def _open(
 
 
 def device_count() -> int:
-    """Give the number of devices a runtime has unless told otherwise: CANN_ASYNC_DEVICES, or 1. Starts nothing."""
+    """Give the number of devices a runtime has unless told otherwise: CANN_ASYNC_DEVICES, or 1. Starts nothing.
+
+    Mirrors aclrtGetDeviceCount.
+    """
     text = os.environ.get("CANN_ASYNC_DEVICES", "1")
     if not text.isdecimal() or not 1 <= int(text) <= 64:
         raise ValueError(f"CANN_ASYNC_DEVICES must be 1 to 64, not {text!r}")

@@ -91,6 +91,8 @@ class Stream(Ordering):
         buffer, one of another device, or blocks below 1 are 107000. The result is what a whole-launch body returns.
         After `timeout` seconds (default: `Runtime.op_execute_timeout`) the kernel is killed, and its failure is 507014,
         507034 (vector cores) or 507017 (AI CPU). On the wall clock its body goes on unheard, as Python cannot stop it.
+        Arguments are taken over at the call; so it mirrors aclrtLaunchKernelV2, aclrtLaunchKernelWithConfig,
+        aclrtLaunchKernelWithHostArgs and aclrtLaunchKernelWithArgsArray as well.
         """
         queue = self._queue
         if queue.closed is not None:
@@ -215,7 +217,7 @@ class Stream(Ordering):
     def set_core_limit(self, engine: str, cores: int | None) -> None:
         """Let later launches of this stream use at most so many cores of an engine; None: what the device allows.
 
-        Mirrors aclrtSetStreamResLimit. Less than 1, or an engine without cores, is 107000.
+        Mirrors aclrtSetStreamResLimit and aclrtResetStreamResLimit. Less than 1, or an engine without cores, is 107000.
         """
         self._check()
         self._device._check_core_limit(engine, cores)
@@ -233,7 +235,7 @@ class Stream(Ordering):
 
     @property
     def id(self) -> int:
-        """The number of the stream within its runtime."""
+        """The number of the stream within its runtime. Mirrors aclrtStreamGetId."""
         return self._queue.id
 
     @property
@@ -243,7 +245,10 @@ class Stream(Ordering):
 
     @property
     def priority(self) -> int:
-        """0 (most urgent) to 7: which ready task a free engine takes first. Nothing running is pre-empted."""
+        """0 (most urgent) to 7: which ready task a free engine takes first. Nothing running is pre-empted.
+
+        Mirrors aclrtStreamGetPriority and aclrtDeviceGetStreamPriorityRange.
+        """
         return self._queue.priority
 
     @property

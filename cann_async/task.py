@@ -7,12 +7,13 @@ thread. Cancelling who awaits changes nothing for the work.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, final
 
 from ._machine.completion import Ended, block, run_blocking, wait
 from ._machine.hosts import HostLoop, running_host
-from ._machine.task import CANCELLED, DONE, FAILED, QUEUED, Call, Item, Work, nanoseconds
+from ._machine.task import CANCELLED, DONE, QUEUED, Call, Item, Work, blame, nanoseconds
 from .errors import CannError, SyncTimeout, error, location
 
 if TYPE_CHECKING:
@@ -57,11 +58,7 @@ class Task(Item, Generic[T_co]):
         """Give the error of a task that has ended, None if it went well; 107000 if it has not ended."""
         if self.state < DONE:
             raise error(107000, f"{self!r} has not ended", "Await it first, or ask done().")
-        if self.state == DONE:
-            return None
-        failure = cast("CannError", self.outcome)
-        self._annotate(failure)
-        return failure
+        return self._failure() if self.state != DONE else None
 
     def done(self) -> bool:
         """Say whether the task has ended, in whatever way; never waits."""
@@ -157,14 +154,17 @@ class Task(Item, Generic[T_co]):
     def _result(self) -> T_co:
         if self.state == DONE:
             return cast("T_co", self.outcome)
-        failure = cast("CannError", self.outcome)
-        self._annotate(failure)
-        raise failure.with_traceback(None)
+        raise self._failure().with_traceback(None)
 
-    def _annotate(self, failure: CannError) -> None:
+    def _failure(self) -> CannError:
+        failure = cast("CannError", self.outcome)
         failure.reported = True
-        if self.state == FAILED:
+        if failure.task is not self:
+            if self.state >= CANCELLED:  # one error for all that were dropped together: this task's says which it is
+                self.outcome = failure = copy.copy(failure)
+                blame(self, failure)
             failure.task = self
+        return failure
 
     def __repr__(self) -> str:
         state = ("queued", "running", "done", "failed", "cancelled", "dropped")[self.state]

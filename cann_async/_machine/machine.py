@@ -333,7 +333,11 @@ class Machine:
             if head is not None:
                 what = head.work.waits_for(head) if head.work.engine is None else f"the end of {head.work.name!r}"
                 lines.append(f"stream {queue.id} waits for {what}")
-        problem = DeadlockError(107020, "deadlock: nothing that is waited for can happen: " + "; ".join(lines))
+        problem = DeadlockError(
+            107020,
+            "deadlock: nothing that is waited for can happen: " + "; ".join(lines),
+            "Let something else do what they wait for, or wait in another order.",
+        )
         for waiter in list(self.waiting):
             waiter.problem = problem
             waiter.wake()
@@ -419,7 +423,7 @@ class Machine:
 
     def _crash(self, problem: BaseException) -> None:
         log.critical("the simulated device has crashed; please report this", exc_info=problem)
-        self.closed = Refusal(507000, f"the simulated device has crashed: {problem!r}")
+        self.closed = Refusal(507000, f"the simulated device has crashed: {problem!r}", "Please report this.")
         for queue in list(self.queues):
             queue.closed = self.closed
             self.scheduler.drop(queue, self.closed.error())

@@ -14,9 +14,9 @@ import itertools
 from heapq import heapify, heappush
 from typing import TYPE_CHECKING
 
-from ..errors import CannError, ExecutionError, location
+from ..errors import CannError, ExecutionError, one_line
 from .queue import Refusal
-from .task import CANCELLED, DONE, DROPPED, FAILED, QUEUED, RUNNING, TIMEOUTS, Item
+from .task import CANCELLED, DONE, DROPPED, FAILED, QUEUED, RUNNING, TIMEOUTS, Item, blame
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -160,11 +160,11 @@ class Scheduler:
         engine, limit = item.work.engine, item.work.timeout_ns or 0
         failure = ExecutionError(
             TIMEOUTS.get(engine.name if engine is not None else "", 507014),
-            f"{item.work.name!r} (task {item.id} on stream {item.queue.id}) ran for more than its {limit / 1e9:g} s "
-            "and was killed",
+            f"{one_line(item.work.name)!r} (task {item.id} on stream {item.queue.id}) ran for more than its "
+            f"{limit / 1e9:g} s and was killed",
             "Give the launch a longer timeout, or find out what it waits for.",
         )
-        failure.launched_at = location(item.code, item.lasti)
+        blame(item, failure)
         item.outcome, item.state, item.finished = failure, FAILED, self._now()
         if item.queue.head is item:
             self.retire(item)
@@ -203,7 +203,7 @@ class Scheduler:
             item.outcome = None
             item.state = DONE
         except CannError as problem:
-            problem.launched_at = location(item.code, item.lasti)
+            blame(item, problem)
             item.outcome, item.state = problem, FAILED
             if problem.code in ABORTS:  # what stands behind it relies on something that will never happen
                 for behind in _take_all(item.queue):

@@ -10,12 +10,13 @@ from __future__ import annotations
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import ExecutionError, error, location
+from ..errors import ExecutionError, error, location, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
 
+    from ..errors import CannError
     from .bodies import Place
     from .engine import Engine
     from .machine import Machine
@@ -215,11 +216,22 @@ def fail(item: Item, problem: BaseException) -> None:
     code = FAULTS.get(engine.name if engine is not None else "", 507015)
     if isinstance(problem, ExecutionError):
         code = problem.code
+    said = one_line(problem)
     failure = ExecutionError(
         code,
-        f"{item.work.name!r} (task {item.id} on stream {item.queue.id}) raised {type(problem).__name__}: {problem}",
+        f"{one_line(item.work.name)!r} (task {item.id} on stream {item.queue.id}) raised {type(problem).__name__}"
+        + (f": {said}" if said else ""),
     )
     failure.__cause__ = problem
-    failure.launched_at = location(item.code, item.lasti)
+    blame(item, failure)
     item.outcome = failure
     item.state = FAILED
+
+
+def blame(item: Item, failure: CannError) -> None:
+    """Say in the error which item it is about."""
+    failure.kernel = one_line(item.work.name)
+    failure.stream_id = item.queue.id
+    failure.task_id = item.id
+    failure.device_id = item.queue.device
+    failure.launched_at = location(item.code, item.lasti)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 import cann_async as ca
 import cann_async.sync as blocking
+from cann_async import last_error
 from cann_async.timeline import Record
 
 Floats = npt.NDArray[np.float32]
@@ -156,6 +157,15 @@ def whole() -> None:
         assert_type(problem.name, str)
         assert_type(problem.hint, str)
         assert_type(problem.launched_at, str | None)
+        assert_type(problem.task, ca.Task[object] | None)
+        assert_type(problem.kernel, str | None)
+        assert_type(problem.stream_id, int | None)
+        assert_type(last_error.note(problem), int)
+        assert_type(last_error.get_last_error(), int)
+        assert_type(last_error.recent_error_message(), str | None)
+    except ca.SyncTimeout as problem:
+        timeout: TimeoutError = problem
+        raise timeout from None
     except (ca.ResourceError, ca.DeadlockError, ca.ExecutionError) as problem:
         other: ca.CannError = problem
         raise other from None

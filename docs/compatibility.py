@@ -1,0 +1,227 @@
+"""Write docs/compatibility.md: which calls of CANN's runtime have an answer here, and why the others have none.
+
+    python docs/compatibility.py            writes the page
+    python docs/compatibility.py --check    fails if the page is not what this would write
+
+The docstrings of the package are the truth: a public name answers the calls that its docstring says it "mirrors".
+Every other call of tiers 1 and 2 stands in `REASONS`. What is mirrored and has a reason nevertheless, or has neither,
+ends the script with an error: so who adds a call takes its reason away. The calls themselves are in cann-api.json.
+"""  # noqa: INP001  # a script
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+PACKAGE = DOCS.parent / "cann_async"
+PAGE = DOCS / "compatibility.md"
+
+REASONS = {
+    "being added": """
+        aclrtMemPoolCreate aclrtMemPoolDestroy aclrtMemPoolSetAttr aclrtMemPoolGetAttr aclrtMemPoolMallocAsync
+        aclrtMemPoolFreeAsync aclrtMemPoolTrimTo
+        aclrtMallocPhysical aclrtFreePhysical aclrtReserveMemAddress aclrtReleaseMemAddress aclrtMapMem aclrtUnmapMem
+        aclrtMemGetAllocationGranularity
+        aclrtMemcpy2d aclrtMemcpy2dAsync aclrtMemcpyBatch aclrtMemcpyBatchAsync aclrtMemsetD32 aclrtMemsetD32Async
+        """,
+    "later, with graph capture": """
+        aclmdlRICaptureBegin aclmdlRICaptureGetInfo aclmdlRICaptureThreadExchangeMode aclmdlRICaptureEnd
+        aclmdlRICaptureTaskGrpBegin aclmdlRICaptureTaskGrpEnd aclmdlRICaptureTaskUpdateBegin
+        aclmdlRICaptureTaskUpdateEnd aclmdlRIBuildBegin aclmdlRIBindStream aclmdlRIEndTask aclmdlRIBuildEnd
+        aclmdlRIUnbindStream aclmdlRIExecute aclmdlRIExecuteAsync aclmdlRIDestroy aclmdlRIAbort
+        aclrtRecordEventWithFlag aclrtStreamWaitEventWithFlag
+        """,
+    "later, with overflow detection": """
+        aclrtSetDeviceSatMode aclrtGetDeviceSatMode aclrtGetOverflowStatus aclrtResetOverflowStatus
+        aclrtSetStreamOverflowSwitch aclrtGetStreamOverflowSwitch
+        """,
+    "later, with allocators of the user": """
+        aclrtAllocatorRegister aclrtAllocatorGetByStream aclrtAllocatorUnregister aclrtAllocatorCreateDesc
+        aclrtAllocatorDestroyDesc aclrtAllocatorSetObjToDesc aclrtAllocatorSetAllocFuncToDesc
+        aclrtAllocatorSetFreeFuncToDesc aclrtAllocatorSetAllocAdviseFuncToDesc
+        aclrtAllocatorSetGetAddrFromBlockFuncToDesc
+        """,
+    "later, with the pyACL drop-in": """
+        aclFinalizeReference aclrtGetRunMode aclrtGetVersion aclsysGetVersionNum aclsysGetVersionStr
+        aclrtGetEventId aclrtGetNotifyId aclrtStreamGetFlags aclrtSetStreamAttribute aclrtGetStreamAttribute
+        aclrtDevicePeerAccessStatus aclrtGetDeviceCapability aclrtGetPrimaryCtxState aclrtPointerGetAttributes
+        aclrtGetThreadLastTaskId aclrtGetThreadIdFromExceptionInfo aclrtGetOpTimeOutInterval
+        aclrtSubscribeReport aclrtProcessReport aclrtUnSubscribeReport
+        aclrtSubscribeHostFunc aclrtProcessHostFunc aclrtUnSubscribeHostFunc
+        """,
+    "later: callbacks around failures, and a stop that keeps what is queued": """
+        aclrtExceptionInfoCallbackRegister aclrtExceptionInfoCallbackUnregister aclrtSetExceptionInfoCallback
+        aclrtSetDeviceTaskAbortCallback aclrtStreamStop
+        """,
+    "devices and their hosts are one process": """
+        aclrtIpcGetEventHandle aclrtIpcOpenEventHandle aclrtNotifyGetExportKey aclrtNotifyImportByKey
+        aclrtIpcMemGetExportKey aclrtIpcMemSetImportPid aclrtIpcMemImportByKey aclrtIpcMemClose
+        """,
+    "kernels are Python functions, with no binary to load and no function to look up": """
+        aclrtBinaryLoadFromFile aclrtBinaryLoadFromData aclrtBinaryGetFunction aclrtBinaryUnLoad
+        aclrtBinaryGetFunctionByEntry aclrtBinarySetExceptionCallback aclrtCreateBinary aclrtDestroyBinary
+        aclrtBinaryLoad aclrtGetFuncBySymbol aclrtGetFunctionName aclrtGetFunctionAttribute
+        """,
+    "arguments are passed as Python passes them": """
+        aclrtKernelArgsInit aclrtKernelArgsAppend aclrtKernelArgsAppendPlaceHolder aclrtKernelArgsGetPlaceHolderBuffer
+        aclrtKernelArgsParaUpdate aclrtKernelArgsFinalize aclrtKernelArgsInitByUserMem aclrtKernelArgsGetMemSize
+        aclrtKernelArgsGetHandleMemSize aclrtGetArgsFromExceptionInfo
+        """,
+    "a kernel does it with NumPy": "aclrtReduceAsync aclrtRandomNumAsync",
+    "NumPy has it": "aclDataTypeSize aclFloatToFloat16 aclFloat16ToFloat",
+    "there is one way to allocate": "aclrtMallocAlign32 aclrtMallocWithCfg aclrtMallocHostWithCfg",
+    "memory waits by itself for the work that uses it": "aclrtFreeWithDevSync aclrtFreeHostWithDevSync",
+    "host memory is not mapped into devices": """
+        aclrtHostRegister aclrtHostRegisterV2 aclrtHostGetDevicePointer aclrtHostUnregister aclrtMemAllocManaged
+        """,
+}
+"""Why a call of tier 1 or 2 has no answer here; a call of tier 3 may stand here as well."""
+
+Calls = list[dict[str, str | int]]
+MIRRORS = re.compile(r"\bmirrors\b(.*?)(?:\.\s|\.?$)", re.IGNORECASE | re.DOTALL)
+
+
+def mirrored(package: Path) -> dict[str, list[str]]:
+    """Give for each call of CANN the public names whose docstrings say that they mirror it."""
+    exported = set(re.findall(r" as (\w+)$", (package / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE))
+    modules = {
+        file.stem: ast.parse(file.read_text(encoding="utf-8")).body
+        for file in sorted(package.glob("*.py"))
+        if not file.name.startswith("_") and file.name != "sync.py"  # a twin has no names of its own
+    }
+    heirs = {
+        base.id: node.name
+        for node in itertools.chain(*modules.values())
+        if isinstance(node, ast.ClassDef) and node.name in exported
+        for base in node.bases
+        if isinstance(base, ast.Name) and base.id not in exported
+    }
+    found: dict[str, list[str]] = {}
+    for module, body in modules.items():
+        for name, docstring in _documented(body):
+            first = re.split(r"\W", name)[0]
+            shown = name if first in exported else f"{module}.{name}"
+            if first in heirs:
+                shown = heirs[first] + name.removeprefix(first)
+            for sentence in MIRRORS.findall(docstring):
+                for call, suffix in re.findall(r"\b(acl\w+)(?:\[(\w+)\])?", sentence):
+                    for one in dict.fromkeys((call, call + suffix)):
+                        places = found.setdefault(one, [])
+                        if shown not in places:
+                            places.append(shown)
+    return found
+
+
+def _documented(body: list[ast.stmt], owner: str = "") -> Iterator[tuple[str, str]]:
+    """Give the public names of a module or class with their docstrings, those of attributes too."""
+    for number, node in enumerate(body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            is_property = any(isinstance(mark, ast.Name) and mark.id == "property" for mark in node.decorator_list)
+            if not node.name.startswith("_"):
+                yield owner + node.name + ("" if is_property else "()"), ast.get_docstring(node) or ""
+            elif node.name == "__init__":
+                yield from _documented(node.body, owner)
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield owner + node.name, ast.get_docstring(node) or ""
+            yield from _documented(node.body, f"{owner}{node.name}.")
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and number + 1 < len(body):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "_")
+            after = body[number + 1]
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and not name.startswith("_"):
+                yield owner + name, str(after.value.value)
+
+
+def problems(calls: Calls, found: dict[str, list[str]], reasons: dict[str, str]) -> list[str]:
+    """Say what does not fit together; an empty list if everything does."""
+    excused = [call for names in reasons.values() for call in names.split()]
+    known = {call["name"] for call in calls}
+    wanted = [str(call["name"]) for call in calls if call["tier"] in (1, 2)]
+    return [
+        *(f"{call}: {', '.join(found[call])} mirrors it, and CANN has no such call" for call in found.keys() - known),
+        *(f"{call} has a reason, and CANN has no such call" for call in excused if call not in known),
+        *(f"{call} has two reasons" for call in sorted(set(excused)) if excused.count(call) > 1),
+        *(
+            f"{call}: {', '.join(found[call])} mirrors it, so its reason in docs/compatibility.py must go"
+            for call in excused
+            if call in found
+        ),
+        *(
+            f"{call}: no docstring says that it is mirrored, and docs/compatibility.py has no reason why not"
+            for call in wanted
+            if call not in found and call not in excused
+        ),
+    ]
+
+
+def page(calls: Calls, found: dict[str, list[str]], reasons: dict[str, str]) -> str:
+    """Write the page."""
+    why = {call: reason for reason, names in reasons.items() for call in names.split()}
+    main = [call for call in calls if call["tier"] in (1, 2)]
+    answered = sum(call["name"] in found for call in main)
+    lines = [
+        "# Which calls of CANN's runtime are there",
+        "",
+        "Written by `python docs/compatibility.py` from the docstrings of the package; do not edit it.",
+        "",
+        f"Tier 1 is what nearly every program uses, tier 2 what larger ones use: of these {len(main)} calls {answered}",
+        "have an answer under a name of this package; for the others the table says why not. Tier 3 is the rest.",
+        "Every name is in `cann_async`; what is awaited there blocks in `cann_async.sync`.",
+    ]
+    for group in dict.fromkeys(call["group"] for call in main):
+        lines += ["", f"## {_title(str(group))}", "", "| CANN | tier | here |", "| --- | --- | --- |"]
+        for call in main:
+            if call["group"] == group:
+                name = str(call["name"])
+                here = ", ".join(f"`{place}`" for place in found[name]) if name in found else f"none: {why[name]}"
+                lines.append(f"| `{name}` | {call['tier']} | {here} |")
+    lines += ["", "## Tier 3", ""]
+    rest = [call for call in calls if call["tier"] == 3]
+    lines += [
+        f"{len(rest)} calls that few programs use. Those that have an answer nevertheless stand first; the others",
+        "have none.",
+        "",
+        *(
+            f"- `{call['name']}`: {', '.join(map('`{}`'.format, found[str(call['name'])]))}"
+            for call in rest
+            if call["name"] in found
+        ),
+        *(
+            f"- {_title(str(group))}: "
+            + ", ".join(f"`{call['name']}`" for call in rest if call["group"] == group and call["name"] not in found)
+            for group in dict.fromkeys(call["group"] for call in rest)
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _title(group: str) -> str:
+    """Give the name of a group without its number in CANN's manual."""
+    name = re.sub(r"^[\d-]+ | \(.*\)$", "", group)
+    return name[0].upper() + name[1:]
+
+
+def main(arguments: list[str]) -> str | None:
+    """Write the page, or check it; give what is wrong."""
+    if arguments not in ([], ["--check"]):
+        return __doc__
+    calls: Calls = json.loads((DOCS / "cann-api.json").read_text(encoding="utf-8"))
+    found = mirrored(PACKAGE)
+    if wrong := problems(calls, found, REASONS):
+        return "\n".join(wrong)
+    text = page(calls, found, REASONS)
+    if not arguments:
+        PAGE.write_text(text, encoding="utf-8")
+    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
+        return "docs/compatibility.md is not up to date: run python docs/compatibility.py"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
