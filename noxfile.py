@@ -93,3 +93,18 @@ def bench(session: nox.Session) -> None:
     """Measure, beside what the project is compared with; the OpenCL peer needs a driver, such as PoCL's."""
     session.install(".", "--group", "bench")
     session.run("python", "tests/bench/run.py", *session.posargs)
+
+
+@nox.session
+def model(session: nox.Session) -> None:
+    """Compare 20,000 random programs with the reference models; half an hour, not for CI."""
+    session.install(".", "--group", "test")
+    tests = ("tests/test_model.py", "tests/test_model_semantics.py")
+    session.run("pytest", *tests, "-o", "faulthandler_timeout=0", *session.posargs, env={"MODEL_EXAMPLES": "20000"})
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Random work with faults for ten minutes, from four threads and two loops; not for CI."""
+    session.install(".")
+    session.run("python", "tests/soak.py", *session.posargs)

@@ -36,6 +36,7 @@ from .kernel import kernel as kernel
 from .memory import Buffer as Buffer
 from .memory import MemcpyKind as MemcpyKind
 from .notify import Notify as Notify
+from .pool import Pool as Pool
 from .runtime import Runtime as Runtime
 from .runtime import device_count as device_count
 from .runtime import open_device as open_device

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from ._machine.arena import Arena, host_arena
+from ._machine.arena import Arena, host_arena, is_pinned, is_registered, register, unregister
 from ._machine.completion import Ended
 from ._machine.machine import FOREVER
 from ._machine.queue import Queue, Refusal
@@ -20,6 +20,8 @@ from .dtypes import device_dtype
 from .errors import error
 from .kernel import COPY_ENGINES
 from .memory import Allocation, Array, Buffer, Operand, check_copy
+from .memory_tasks import check_copy_2d, check_words
+from .pool import Pool
 from .soc import Cost
 from .stream import Stream, _all_ended
 
@@ -59,6 +61,7 @@ class Device:
         self._core_limits: dict[str, int] = {}
         self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
         self._allocations: weakref.WeakSet[Allocation] = weakref.WeakSet()
+        self._pools: weakref.WeakSet[Pool] = weakref.WeakSet()
         self._users = 0
         self._loose: list[Stream] = []
         """Streams of one copy each, used again when they are idle: a synchronous copy is ordered with nothing."""
@@ -238,6 +241,65 @@ class Device:
         self._check()
         return self._loose_stream()._enqueue_fill(self._check_fill(buf, value), value, 4)
 
+    def memcpy2d(
+        self, dst: Operand, src: Operand, width: int, height: int, dst_pitch: int, src_pitch: int
+    ) -> Task[None]:
+        """Copy rows, ordered with no stream, into or out of the device; as `Stream.memcpy2d`. Mirrors aclrtMemcpy2d."""
+        return self._copy_2d(dst, src, width, height, dst_pitch, src_pitch)
+
+    def _copy_2d(
+        self, dst: Operand, src: Operand, width: int, height: int, dst_pitch: int, src_pitch: int
+    ) -> Task[None]:
+        self._check()
+        engine, target, source = check_copy_2d(self, dst, src, width, height, (dst_pitch, src_pitch))
+        if engine == "d2d":
+            raise error(100000, "a two-dimensional copy within the device needs a stream")
+        return self._loose_stream()._enqueue_copy(engine, (target, source), source.nbytes, 4)
+
+    def memset_d32(self, buf: Buffer, value: int) -> Task[None]:
+        """Set every 32-bit word of a buffer, ordered with no stream; as `Stream.memset_d32`. Mirrors aclrtMemsetD32."""
+        return self._fill_words(buf, value)
+
+    def _fill_words(self, buf: Buffer, value: int) -> Task[None]:
+        self._check()
+        return self._loose_stream()._enqueue_words(check_words(self, buf, value), value, 4)
+
+    def register_host(self, array: npt.NDArray[np.generic]) -> None:
+        """Make an ordinary array pinned until `unregister_host`: queued copies then read it when they run.
+
+        It must be contiguous and begin at a multiple of 4 KiB (107000); twice is 507910. Mirrors aclrtHostRegister.
+        """
+        self._check()
+        register(array)
+
+    def unregister_host(self, array: npt.NDArray[np.generic]) -> None:
+        """End it; 507911 if it was not registered. Mirrors aclrtHostUnregister."""
+        self._check()
+        unregister(array)
+
+    def pointer_attributes(self, what: Buffer | npt.NDArray[np.generic] | int) -> tuple[str, int | None]:
+        """Say where memory is and on which device: "device", "host" (pinned or registered) or "unregistered".
+
+        Takes a buffer, an array or an address. Mirrors aclrtPointerGetAttributes.
+        """
+        self._check()
+        if isinstance(what, Buffer):
+            return "device", what.device.index
+        if isinstance(what, np.ndarray):
+            return ("host" if is_pinned(what) else "unregistered"), None
+        address = operator.index(what)
+        for device in self._runtime.devices:
+            if device._arena is not None and address in device._arena:
+                return "device", device.index
+        return ("host" if address in host_arena() or is_registered(address) else "unregistered"), None
+
+    def create_pool(self, release_threshold: int = 0) -> Pool:
+        """Make a pool of stream-ordered memory; see `Pool`. Mirrors aclrtMemPoolCreate."""
+        self._check()
+        pool = Pool(self, release_threshold)
+        self._pools.add(pool)
+        return pool
+
     def memory_info(self) -> tuple[int, int]:
         """Give the free and the total bytes of device memory; mirrors aclrtGetMemInfo."""
         self._check()
@@ -278,6 +340,7 @@ class Device:
         queues = self._queues()
         await _all_ended([queue.last for queue in queues if queue.last is not None], limit, repr(self))
         self._check()
+        self._trim_pools()
         for queue in queues:
             if queue.domain.failure is not None:
                 raise queue.domain.failure.error()
@@ -336,6 +399,7 @@ class Device:
         self._core_limits.clear()
         self._arena = None
         self._lost = None
+        self._pools.clear()
         self._users = 0
         self._default_context = self._context_type(self, is_default=True)
         tell(self._runtime._device_hooks, "reset_post", self)
@@ -398,6 +462,11 @@ class Device:
         refusal = self._machine.closed or self._lost
         if refusal is not None:
             raise refusal.error()
+
+    def _trim_pools(self) -> None:
+        """Let pools give back what they need not keep: somebody has just waited."""
+        for pool in list(self._pools):
+            pool._trim(pool.release_threshold)
 
     def _queues(self) -> list[Queue]:
         return [queue for queue in list(self._machine.queues) if queue.device == self._index]

@@ -284,13 +284,13 @@ def check_copy(
     if not target.flags.writeable:
         raise MismatchError(107000, "the destination is read-only")
     if nbytes is not None:
-        return engine, _bytes_of(target, nbytes, "dst"), _bytes_of(source, nbytes, "src")
+        return engine, bytes_of(target, nbytes, "dst"), bytes_of(source, nbytes, "src")
     if target.shape == source.shape and (target.dtype == source.dtype or _same_but_order(target, source)):
         return engine, target, source
     if _is_raw(target) and target.nbytes == source.nbytes:
-        return engine, target, _bytes_of(source, source.nbytes, "src")
+        return engine, target, bytes_of(source, source.nbytes, "src")
     if _is_raw(source) and target.nbytes == source.nbytes:
-        return engine, _bytes_of(target, target.nbytes, "dst"), source
+        return engine, bytes_of(target, target.nbytes, "dst"), source
     raise MismatchError(
         107000,
         f"dst is {target.shape} {target.dtype} ({target.nbytes} bytes), "
@@ -316,7 +316,8 @@ def _check_kind(kind: int, engine: str) -> None:
         raise error(107000, f"kind {MemcpyKind(number).name} contradicts the addresses, which say {true}")
 
 
-def _bytes_of(array: Array, nbytes: int, what: str) -> Array:
+def bytes_of(array: Array, nbytes: int, what: str) -> Array:
+    """Give the first `nbytes` bytes of an array; 107000 if it has fewer, or none in a row."""
     try:
         count = operator.index(nbytes)
     except TypeError:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 import numpy as np
 
-from ._machine.arena import is_pinned
 from ._machine.completion import Ended, run_blocking
 from ._machine.hosts import has_running_loop
 from ._machine.queue import Refusal
 from ._machine.task import DONE, DROPPED, Call, Work, nanoseconds
 from .errors import CannError, SyncTimeout, error
 from .kernel import LAUNCHER_CODE, Kernel, Launch
-from .memory import Buffer, Copy, Fill, Operand, check_copy
+from .memory import Buffer
+from .memory_tasks import MemoryTasks
 from .ordering import Ordering
 from .task import Task
 
@@ -39,7 +39,7 @@ PLAIN = frozenset({int, float, bool, str})
 """Types of arguments that need no look, for speed; any other that is no array passes as well."""
 
 
-class Stream(Ordering):
+class Stream(Ordering, MemoryTasks):
     """A FIFO of tasks; made by `create_stream` of a device or context. Streams have no order among each other."""
 
     __slots__ = (
@@ -131,24 +131,6 @@ class Stream(Ordering):
         if self._machine.launch_blocking:
             self._finish(task)
         return task
-
-    def memcpy(self, dst: Operand, src: Operand, nbytes: int | None = None, kind: int | None = None) -> Task[None]:
-        """Copy in stream order; mirrors aclrtMemcpyAsync. The direction follows from the operands.
-
-        Shapes and dtypes must agree, or one side is raw bytes of the same size, or `nbytes` says how many raw bytes
-        to copy. A pinned source is read when the copy runs, any other host source is staged before this returns.
-        107000 if sizes, or `kind` and the operands, do not fit; 207000 from host to host.
-        """
-        engine, target, source = check_copy(self._device, dst, src, nbytes, kind)
-        if engine == "host":
-            raise error(207000, "a copy from host to host cannot be queued", "Use device.memcpy, or NumPy.")
-        if not isinstance(src, Buffer) and not is_pinned(source):
-            source = source.copy()
-        return self._enqueue_copy(engine, (target, source), source.nbytes)
-
-    def memset(self, buf: Buffer, value: int) -> Task[None]:
-        """Set every byte of a buffer to `value` (0 to 255), in stream order; mirrors aclrtMemsetAsync."""
-        return self._enqueue_fill(self._device._check_fill(buf, value), value)
 
     # -- wait ---------------------------------------------------------------------------------------------------------
 
@@ -292,6 +274,7 @@ class Stream(Ordering):
         limit = nanoseconds(timeout)
         self._check()
         await _all_ended(self._lasts(), limit, repr(self))
+        self._device._trim_pools()
         self._check_stopped()
         self._raise_failure()
 
@@ -374,17 +357,6 @@ class Stream(Ordering):
         if machine.launch_blocking and work.engine is not None:
             self._finish(task)
         return task
-
-    def _enqueue_copy(self, engine: str, arrays: tuple[object, ...], nbytes: int, up: int = 3) -> Task[None]:
-        work = self._work("memcpy", Copy, engine if nbytes else None, f"memcpy {engine}")
-        service = self._device.soc.copy_time_ns(engine, nbytes) if self._modelled else 0
-        return cast("Task[None]", self._enqueue(work, arrays, nbytes, service, up))
-
-    def _enqueue_fill(self, array: object, value: int, up: int = 3) -> Task[None]:
-        nbytes = cast("np.ndarray[tuple[int, ...], np.dtype[np.generic]]", array).nbytes
-        work = self._work("memset", Fill, "d2d" if nbytes else None)
-        service = self._device.soc.copy_time_ns("d2d", nbytes) if self._modelled else 0
-        return cast("Task[None]", self._enqueue(work, (array, value), nbytes, service, up))
 
     def _work(self, key: str, kind: type[Work], engine: str | None, name: str | None = None) -> Work:
         work = self._works.get((key, engine))

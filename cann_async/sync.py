@@ -46,6 +46,7 @@ from .kernel import Launch as Launch
 from .kernel import kernel as kernel
 from .memory import MemcpyKind as MemcpyKind
 from .notify import Notify as Notify
+from .pool import Pool as Pool
 from .runtime import device_count as device_count
 from .runtime import socs as socs
 from .soc import Cost as Cost
@@ -199,6 +200,16 @@ class Device(_With, _device.Device):
     def memset(self, buf: _memory.Buffer, value: int) -> None:
         """Set every byte and return when it is done; see `cann_async.Device.memset`."""
         self._fill(buf, value).result()
+
+    def memcpy2d(
+        self, dst: _memory.Operand, src: _memory.Operand, width: int, height: int, dst_pitch: int, src_pitch: int
+    ) -> None:
+        """Copy rows and return when it is done; see `cann_async.Device.memcpy2d`."""
+        self._copy_2d(dst, src, width, height, dst_pitch, src_pitch).result()
+
+    def memset_d32(self, buf: _memory.Buffer, value: int) -> None:
+        """Set every word and return when it is done; see `cann_async.Device.memset_d32`."""
+        self._fill_words(buf, value).result()
 
     def upload(self, array: npt.ArrayLike) -> Buffer:
         """Copy an array into a new buffer and return when it is done; see `cann_async.Device.upload`."""

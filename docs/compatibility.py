@@ -23,13 +23,11 @@ PACKAGE = DOCS.parent / "cann_async"
 PAGE = DOCS / "compatibility.md"
 
 REASONS = {
-    "being added": """
-        aclrtMemPoolCreate aclrtMemPoolDestroy aclrtMemPoolSetAttr aclrtMemPoolGetAttr aclrtMemPoolMallocAsync
-        aclrtMemPoolFreeAsync aclrtMemPoolTrimTo
+    "device memory is NumPy's: an address range cannot be mapped anew": """
         aclrtMallocPhysical aclrtFreePhysical aclrtReserveMemAddress aclrtReleaseMemAddress aclrtMapMem aclrtUnmapMem
         aclrtMemGetAllocationGranularity
-        aclrtMemcpy2d aclrtMemcpy2dAsync aclrtMemcpyBatch aclrtMemcpyBatchAsync aclrtMemsetD32 aclrtMemsetD32Async
         """,
+    "await `Stream.memcpy_batch`": "aclrtMemcpyBatch",
     "later, with graph capture": """
         aclmdlRICaptureBegin aclmdlRICaptureGetInfo aclmdlRICaptureThreadExchangeMode aclmdlRICaptureEnd
         aclmdlRICaptureTaskGrpBegin aclmdlRICaptureTaskGrpEnd aclmdlRICaptureTaskUpdateBegin
@@ -50,7 +48,7 @@ REASONS = {
     "later, with the pyACL drop-in": """
         aclFinalizeReference aclrtGetRunMode aclrtGetVersion aclsysGetVersionNum aclsysGetVersionStr
         aclrtGetEventId aclrtGetNotifyId aclrtStreamGetFlags aclrtSetStreamAttribute aclrtGetStreamAttribute
-        aclrtDevicePeerAccessStatus aclrtGetDeviceCapability aclrtGetPrimaryCtxState aclrtPointerGetAttributes
+        aclrtDevicePeerAccessStatus aclrtGetDeviceCapability aclrtGetPrimaryCtxState
         aclrtGetThreadLastTaskId aclrtGetThreadIdFromExceptionInfo aclrtGetOpTimeOutInterval
         aclrtSubscribeReport aclrtProcessReport aclrtUnSubscribeReport
         aclrtSubscribeHostFunc aclrtProcessHostFunc aclrtUnSubscribeHostFunc
@@ -73,12 +71,11 @@ REASONS = {
         aclrtKernelArgsParaUpdate aclrtKernelArgsFinalize aclrtKernelArgsInitByUserMem aclrtKernelArgsGetMemSize
         aclrtKernelArgsGetHandleMemSize aclrtGetArgsFromExceptionInfo
         """,
-    "a kernel does it with NumPy": "aclrtReduceAsync aclrtRandomNumAsync",
     "NumPy has it": "aclDataTypeSize aclFloatToFloat16 aclFloat16ToFloat",
     "there is one way to allocate": "aclrtMallocAlign32 aclrtMallocWithCfg aclrtMallocHostWithCfg",
     "memory waits by itself for the work that uses it": "aclrtFreeWithDevSync aclrtFreeHostWithDevSync",
     "host memory is not mapped into devices": """
-        aclrtHostRegister aclrtHostRegisterV2 aclrtHostGetDevicePointer aclrtHostUnregister aclrtMemAllocManaged
+        aclrtHostRegisterV2 aclrtHostGetDevicePointer aclrtMemAllocManaged
         """,
 }
 """Why a call of tier 1 or 2 has no answer here; a call of tier 3 may stand here as well."""

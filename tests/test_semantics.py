@@ -160,9 +160,11 @@ async def test_case_lif_3_abort_never_hangs(clock, gate):
         waiter = asyncio.create_task(s1.synchronize())
         await asyncio.sleep(0)
         await s1.abort()
-        for one in (h.wait(), waiter, h2.wait(), s2.synchronize()):
+        for one in (h.wait(), waiter, s2.synchronize(), h2.wait()):
             with rejects(107023):
                 await asyncio.wait_for(one, 5)
+        await s1.synchronize()
+        await s2.synchronize()
         if clock == "virtual":
             assert device.runtime.clock.now_ns() == 0  # the kernel of ten seconds was killed
         await s1.launch(work(1))

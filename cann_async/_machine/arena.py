@@ -194,4 +194,39 @@ def is_pinned(array: npt.NDArray[np.generic]) -> bool:
     base: object = array.base
     while isinstance(base, np.ndarray):
         base = base.base
-    return type(base) is Block
+    return type(base) is Block or (bool(_registered) and is_registered(_address(array)))
+
+
+_registered: dict[int, npt.NDArray[np.generic]] = {}
+"""Arrays that a user has made pinned, by their addresses."""
+PAGE = 4096
+
+
+def register(array: npt.NDArray[np.generic]) -> None:
+    """Make an array count as pinned; 107000 if it is not contiguous or begins no page, 507910 if it is already."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"only an array can be registered, not {type(array).__name__}")
+    address = _address(array)
+    if not array.flags.c_contiguous or not array.nbytes or address % PAGE:
+        raise error(107000, "memory to be registered is contiguous and begins at a multiple of 4096")
+    with _host_lock:
+        if is_registered(address):
+            raise error(507910, f"the memory at {address:#x} is registered already")
+        _registered[address] = array
+
+
+def unregister(array: npt.NDArray[np.generic]) -> None:
+    """Make it ordinary again; 507911 if it was not registered."""
+    with _host_lock:
+        if _registered.pop(_address(array), None) is None:
+            raise error(507911, "this memory is not registered")
+
+
+def is_registered(address: int) -> bool:
+    """Say whether the address lies in a registered array."""
+    return any(start <= address < start + array.nbytes for start, array in list(_registered.items()))
+
+
+def _address(array: npt.NDArray[np.generic]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address

@@ -150,7 +150,8 @@ class VirtualClock(Clock):
     @property
     def next_due_ns(self) -> int | None:
         """When something ends next; None if nothing is under way."""
-        return min((at for at, _, item in self._due if item.state == RUNNING), default=None)
+        due = list(self._due)  # a host may be adding a timer just now
+        return min((at for at, _, item in due if item.state == RUNNING), default=None)
 
     def run(self, deadline_ns: int) -> None:
         """Drive; see `Clock.run`."""
