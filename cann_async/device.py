@@ -1,27 +1,19 @@
-"""Devices: memory, contexts, and the copies that are ordered with no stream."""
+"""Devices: contexts, limits, peers, and how their work is waited for, aborted and reset. Memory: device_memory.py."""
 
 from __future__ import annotations
 
-import math
 import operator
 import weakref
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-import numpy as np
-import numpy.typing as npt
-
-from ._machine.arena import Arena, host_arena, is_pinned, is_registered, register, unregister
 from ._machine.completion import Ended
 from ._machine.machine import FOREVER
 from ._machine.queue import Queue, Refusal
-from ._machine.task import DONE, nanoseconds
+from ._machine.task import nanoseconds
 from .context import Context, _raise_failures
-from .dtypes import device_dtype
+from .device_memory import DeviceMemory
 from .errors import error
 from .kernel import COPY_ENGINES
-from .memory import Allocation, Array, Buffer, Operand, check_copy
-from .memory_tasks import check_copy_2d, check_words
-from .pool import Pool
 from .soc import Cost
 from .stream import Stream, _all_ended
 
@@ -33,38 +25,30 @@ if TYPE_CHECKING:
     from .notify import Notify
     from .runtime import Runtime
     from .soc import Soc
-    from .task import Task
     from .timeline import Timeline
 
 LIMITS = {"events": (207007, "max_events"), "notifies": (207009, "max_notifies")}
-Shape = int | tuple[int, ...]
-S = TypeVar("S", bound=np.generic)
 
 
-class Device:
+class Device(DeviceMemory):
     """One NPU of a runtime. Made by `open_device` (then leaving the block closes its runtime) or `Runtime.device`."""
 
     _context_type: ClassVar[type[Context]] = Context
-    _buffer_type: ClassVar[type[Buffer]] = Buffer
 
     def __init__(self, runtime: Runtime, index: int, soc: Soc) -> None:
+        super().__init__()
         self._runtime = runtime
         self._machine = runtime._machine
         self._index = index
         self._soc = soc
         self._engines = self._machine.engines[index]
-        self._arena: Arena | None = None
         self._peers: set[int] = set()
         self._owns_runtime = False
         self._lost: Refusal | None = None
         self._live = {"streams": 0, "events": 0, "notifies": 0}
         self._core_limits: dict[str, int] = {}
         self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
-        self._allocations: weakref.WeakSet[Allocation] = weakref.WeakSet()
-        self._pools: weakref.WeakSet[Pool] = weakref.WeakSet()
         self._users = 0
-        self._loose: list[Stream] = []
-        """Streams of one copy each, used again when they are idle: a synchronous copy is ordered with nothing."""
         self._default_context = self._context_type(self, is_default=True)
 
     # -- streams and events -------------------------------------------------------------------------------------------
@@ -162,149 +146,6 @@ class Device:
         self._check_core_limit(engine, None)
         return min(self._core_limits.get(engine, FOREVER), self._engines[engine].capacity)
 
-    # -- memory -------------------------------------------------------------------------------------------------------
-
-    def malloc(self, nbytes: int) -> Buffer:
-        """Allocate `nbytes` raw bytes, 64-byte aligned, not cleared; mirrors aclrtMalloc.
-
-        0 is 100000, less is 107000, more than there is is 207001 with the figures.
-        """
-        count = operator.index(nbytes)
-        if count == 0:
-            raise error(100000, "malloc needs at least one byte")
-        if count < 0:
-            raise error(107000, f"malloc needs a positive number of bytes, not {count}")
-        return self._allocate((count,), np.dtype(np.uint8))
-
-    def empty(self, shape: Shape, dtype: npt.DTypeLike = np.float32, order: str = "C") -> Buffer:
-        """Allocate a buffer of this shape and dtype, not cleared; `order` is "C" or "F"."""
-        if order not in ("C", "F"):
-            raise ValueError(f"order must be 'C' or 'F', not {order!r}")
-        whole = _shape(shape)
-        if order == "F":
-            buffer = self._allocate(whole[::-1], device_dtype(dtype))
-            buffer._array = buffer._array.transpose()
-            return buffer
-        return self._allocate(whole, device_dtype(dtype))
-
-    def zeros(self, shape: Shape, dtype: npt.DTypeLike = np.float32) -> Buffer:
-        """Allocate a buffer of zeros."""
-        buffer = self.empty(shape, dtype)
-        buffer._array[...] = 0
-        return buffer
-
-    def upload(self, array: npt.ArrayLike) -> Buffer:
-        """Copy an array into a new buffer of the same shape and dtype (native byte order); await it, or go on.
-
-        The source is read before this returns, so any work enqueued later sees the data. A dtype that is not one of
-        numbers is a TypeError.
-        """
-        return self._upload(array)
-
-    def _upload(self, array: npt.ArrayLike) -> Buffer:
-        source: Array = np.asarray(array)
-        buffer = self.empty(source.shape, source.dtype)
-        buffer._array[...] = source
-        buffer._upload = self._loose_stream()._enqueue_copy("h2d", (), source.nbytes, 4)
-        return buffer
-
-    @overload
-    def malloc_host(self, shape: Shape, dtype: type[S] | np.dtype[S]) -> npt.NDArray[S]: ...
-    @overload
-    def malloc_host(self, shape: Shape, dtype: npt.DTypeLike = ...) -> Array: ...
-    def malloc_host(self, shape: Shape, dtype: npt.DTypeLike = np.uint8) -> Array:
-        """Allocate pinned host memory as an ordinary array, 64-byte aligned, not cleared; mirrors aclrtMallocHost.
-
-        It is given back when the array and all its views are gone: that mirrors aclrtFreeHost.
-        """
-        self._check()
-        whole, element = _shape(shape), device_dtype(dtype)
-        return _carve(host_arena(), whole, element)
-
-    def memcpy(self, dst: Operand, src: Operand, nbytes: int | None = None, kind: int | None = None) -> Task[None]:
-        """Copy, ordered with no stream; done when awaited. Mirrors aclrtMemcpy.
-
-        As `Stream.memcpy`, but also from host to host, and a source is read when the copy runs.
-        """
-        return self._copy(dst, src, nbytes, kind)
-
-    def _copy(self, dst: Operand, src: Operand, nbytes: int | None = None, kind: int | None = None) -> Task[None]:
-        self._check()
-        engine, target, source = check_copy(self, dst, src, nbytes, kind)
-        return self._loose_stream()._enqueue_copy(engine, (target, source), source.nbytes, 4)
-
-    def memset(self, buf: Buffer, value: int) -> Task[None]:
-        """Set every byte of a buffer to `value` (0 to 255), ordered with no stream. Mirrors aclrtMemset."""
-        return self._fill(buf, value)
-
-    def _fill(self, buf: Buffer, value: int) -> Task[None]:
-        self._check()
-        return self._loose_stream()._enqueue_fill(self._check_fill(buf, value), value, 4)
-
-    def memcpy2d(
-        self, dst: Operand, src: Operand, width: int, height: int, dst_pitch: int, src_pitch: int
-    ) -> Task[None]:
-        """Copy rows, ordered with no stream, into or out of the device; as `Stream.memcpy2d`. Mirrors aclrtMemcpy2d."""
-        return self._copy_2d(dst, src, width, height, dst_pitch, src_pitch)
-
-    def _copy_2d(
-        self, dst: Operand, src: Operand, width: int, height: int, dst_pitch: int, src_pitch: int
-    ) -> Task[None]:
-        self._check()
-        engine, target, source = check_copy_2d(self, dst, src, width, height, (dst_pitch, src_pitch))
-        if engine == "d2d":
-            raise error(100000, "a two-dimensional copy within the device needs a stream")
-        return self._loose_stream()._enqueue_copy(engine, (target, source), source.nbytes, 4)
-
-    def memset_d32(self, buf: Buffer, value: int) -> Task[None]:
-        """Set every 32-bit word of a buffer, ordered with no stream; as `Stream.memset_d32`. Mirrors aclrtMemsetD32."""
-        return self._fill_words(buf, value)
-
-    def _fill_words(self, buf: Buffer, value: int) -> Task[None]:
-        self._check()
-        return self._loose_stream()._enqueue_words(check_words(self, buf, value), value, 4)
-
-    def register_host(self, array: npt.NDArray[np.generic]) -> None:
-        """Make an ordinary array pinned until `unregister_host`: queued copies then read it when they run.
-
-        It must be contiguous and begin at a multiple of 4 KiB (107000); twice is 507910. Mirrors aclrtHostRegister.
-        """
-        self._check()
-        register(array)
-
-    def unregister_host(self, array: npt.NDArray[np.generic]) -> None:
-        """End it; 507911 if it was not registered. Mirrors aclrtHostUnregister."""
-        self._check()
-        unregister(array)
-
-    def pointer_attributes(self, what: Buffer | npt.NDArray[np.generic] | int) -> tuple[str, int | None]:
-        """Say where memory is and on which device: "device", "host" (pinned or registered) or "unregistered".
-
-        Takes a buffer, an array or an address. Mirrors aclrtPointerGetAttributes.
-        """
-        self._check()
-        if isinstance(what, Buffer):
-            return "device", what.device.index
-        if isinstance(what, np.ndarray):
-            return ("host" if is_pinned(what) else "unregistered"), None
-        address = operator.index(what)
-        for device in self._runtime.devices:
-            if device._arena is not None and address in device._arena:
-                return "device", device.index
-        return ("host" if address in host_arena() or is_registered(address) else "unregistered"), None
-
-    def create_pool(self, release_threshold: int = 0) -> Pool:
-        """Make a pool of stream-ordered memory; see `Pool`. Mirrors aclrtMemPoolCreate."""
-        self._check()
-        pool = Pool(self, release_threshold)
-        self._pools.add(pool)
-        return pool
-
-    def memory_info(self) -> tuple[int, int]:
-        """Give the free and the total bytes of device memory; mirrors aclrtGetMemInfo."""
-        self._check()
-        return self._memory().free_and_total()
-
     # -- peers --------------------------------------------------------------------------------------------------------
 
     def can_access_peer(self, peer: Device) -> bool:
@@ -392,14 +233,10 @@ class Device:
                 context._release_queue(queue)
         for queue in queues:  # those of single copies
             self._machine.queues.pop(queue, None)
-        for allocation in list(self._allocations):
-            allocation.freed = True
-        self._loose.clear()
         self._peers.clear()
         self._core_limits.clear()
-        self._arena = None
+        self._forget_memory()
         self._lost = None
-        self._pools.clear()
         self._users = 0
         self._default_context = self._context_type(self, is_default=True)
         tell(self._runtime._device_hooks, "reset_post", self)
@@ -463,11 +300,6 @@ class Device:
         if refusal is not None:
             raise refusal.error()
 
-    def _trim_pools(self) -> None:
-        """Let pools give back what they need not keep: somebody has just waited."""
-        for pool in list(self._pools):
-            pool._trim(pool.release_threshold)
-
     def _queues(self) -> list[Queue]:
         return [queue for queue in list(self._machine.queues) if queue.device == self._index]
 
@@ -512,42 +344,6 @@ class Device:
                 "Allow it first: device.enable_peer_access(peer).",
             )
 
-    def _check_fill(self, buf: Buffer, value: int) -> Array:
-        if not isinstance(buf, Buffer):
-            raise TypeError(f"memset needs a Buffer, not {type(buf).__name__}")
-        buf._check()
-        if buf._allocation.device is not self:
-            self._check_peer(buf._allocation.device)
-        if not isinstance(value, int | np.integer):
-            raise TypeError(f"the byte must be an int, not {type(value).__name__}")
-        if not 0 <= value <= 255:
-            raise error(107000, f"memset sets bytes: the value must be 0 to 255, not {value}")
-        return buf._array
-
-    def _memory(self) -> Arena:
-        if self._arena is None:
-            self._arena = Arena(self._soc.memory_bytes, f"device memory of npu:{self._index}")
-        return self._arena
-
-    def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Buffer:
-        self._check()
-        allocation = Allocation(self)
-        buffer = self._buffer_type(allocation, _carve(self._memory(), shape, dtype), is_root=True)
-        self._allocations.add(allocation)
-        return buffer
-
-    def _loose_stream(self) -> Stream:
-        for stream in self._loose:
-            if stream._queue.last is None or stream._queue.last.state >= DONE:
-                return stream
-        self._check()
-        queue = Queue(self._machine, self._index, -1, 0, "sync")
-        self._machine.queues[queue] = None
-        stream = Stream(self._default_context, queue, is_default=True)
-        queue.owner = None
-        self._loose.append(stream)
-        return stream
-
     def _launch_time_ns(self, work: Launch, args: tuple[object, ...], nbytes: int) -> int:
         """Model a launch; what does not depend on the arguments is kept in the work."""
         kernel = work.kernel
@@ -564,17 +360,3 @@ class Device:
             return self._soc.launch_time_ns(Cost(bytes=nbytes), kernel.engine, work.blocks, work.cores)
         work.fixed_ns = time_ns = self._soc.launch_time_ns(kernel.cost, kernel.engine, work.blocks, work.cores)
         return time_ns
-
-
-def _shape(shape: Shape) -> tuple[int, ...]:
-    whole = (operator.index(shape),) if not isinstance(shape, tuple | list) else tuple(map(operator.index, shape))
-    if any(n < 0 for n in whole):
-        raise error(107000, f"a shape has no negative lengths: {whole}")
-    return whole
-
-
-def _carve(arena: Arena, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
-    count = math.prod(shape)
-    if count:
-        return Arena.view(arena.allocate(count * dtype.itemsize), shape, dtype)
-    return Arena.view(arena.allocate(dtype.itemsize), (1,), dtype)[:0].reshape(shape)  # it has an address, too
