@@ -20,8 +20,6 @@ from .task import RUNNING, Item
 from .workers import Arrival, start_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .completion import Awaiter
     from .machine import Machine
 
@@ -139,20 +137,10 @@ class Bodies:
                     del self._parked[body]
                     self.active += 1
 
-    def enter(self, item: Item) -> None:
-        """Say that what runs in this context from now on is the body of the item."""
-        current_body.set(item)
-
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """While a callback on a subscribed thread blocks it is not active: time may go on for it."""
+    def pause(self, active: int) -> None:
+        """A callback on a subscribed thread blocks (-1), or goes on (1): meanwhile time may go on for it."""
         with self._lock:
-            self.active -= 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self.active += 1
+            self.active += active
 
     def _come_to_rest(self) -> None:
         """Wait, as the driver, until nothing can run on the loop. Meanwhile the bodies have the baton."""
@@ -199,7 +187,7 @@ class Bodies:
             self.end(item, None, None)
             return
         context = item.work.context(item)
-        context.run(self.enter, item)
+        context.run(current_body.set, item)
         task = self._tasks[item] = loop.create_task(self._body(item), context=context)
         task.add_done_callback(lambda _: self._tasks.pop(item, None))
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, cast
 
 from ..errors import error
+from .bodies import current_body
 from .task import RUNNING, Gauge, Item, Work
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from .machine import Machine
     from .queue import Queue
 
-current_call: ContextVar[Item | None] = ContextVar("cann_async_call", default=None)
-"""The callback that is running in this context."""
 NEEDED_HERE = (
     107000,
     "cannot block here: a callback that is due must run on the event loop of this thread",
@@ -45,17 +44,19 @@ class _NeverLight(Gauge):
 class HostCall(Work):
     """A callback; ``args`` are the context, the function and its arguments."""
 
-    __slots__ = ("is_asynchronous", "place")
+    __slots__ = ("is_asynchronous", "may_wait", "place")
 
     def __init__(self, name: str, engine: Engine, place: Place | None, *, is_asynchronous: bool) -> None:
         super().__init__(name, engine, gauge=_NeverLight())
         self.is_asynchronous = is_asynchronous
         self.place = place
+        self.may_wait = isinstance(place, _Box)
+        """A thread that processes reports is a host like any other."""
 
     def context(self, item: Item) -> Context:
         """Give the context of whoever enqueued it."""
         context, _, _ = _parts(item)
-        context.run(current_call.set, item)
+        context.run(current_body.set, item)
         return context
 
     def run(self, item: Item) -> object:
@@ -78,13 +79,12 @@ def _parts(item: Item) -> tuple[Context, Callable[..., object], tuple[object, ..
     return cast("tuple[Context, Callable[..., object], tuple[object, ...]]", item.args)
 
 
-def check_may_wait(item: Item) -> None:
-    """Raise if this is a callback, unless it only sleeps: the device would wait for itself."""
-    call = current_call.get()
-    if call is not None and item.queue is not item.queue.machine.timer_queue:
+def check_may_wait(body: Item, item: Item) -> None:
+    """Raise if this body must not wait for the item: in a callback, unless it only sleeps."""
+    if isinstance(body.work, HostCall) and not body.work.may_wait and item.queue is not item.queue.machine.timer_queue:
         raise error(
             107000,
-            f"cannot wait for the device inside the callback {call.work.name!r}: the device would wait for itself",
+            f"cannot wait for the device inside the callback {body.work.name!r}: the device would wait for itself",
             "Enqueue and return, or wait on the host.",
         )
 
@@ -177,8 +177,7 @@ class Reports:
     def _call(self, item: Item) -> None:
         outcome, problem = None, None
         if item.state == RUNNING:  # else its stream has been aborted
-            context, function, args = _parts(item)
-            context.run(self._machine.bodies.enter, item)
+            context, function, args = item.work.context(item), *_parts(item)[1:]
             try:
                 outcome = context.run(function, *args)
             except Exception as caught:

@@ -179,7 +179,9 @@ class VirtualClock(Clock):
                 machine.completing = True
                 self._end(item, now)
                 while due and due[0][0] == now:
-                    self._end(heappop(due)[2], now)
+                    item = heappop(due)[2]
+                    if item.state == RUNNING:  # else another one of this instant has ended it
+                        self._end(item, now)
                 machine.completing = False
             else:  # it is alone, so its engine may choose in the same step
                 self._end(item, now)
@@ -188,8 +190,6 @@ class VirtualClock(Clock):
 
     def _end(self, item: Item, now: int) -> None:
         """The time of an item is over."""
-        if item.state != RUNNING:
-            return
         item.finished = now
         engine = item.work.engine
         if engine is not None:

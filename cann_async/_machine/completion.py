@@ -146,9 +146,10 @@ def wait(machine: Machine, item: Item) -> Generator[Future[None] | None, None, N
         block(machine, item)
         return
     machine.check_alive()
-    check_may_wait(item)
     host = running_host()
     body = current_body.get()
+    if body is not None:
+        check_may_wait(body, item)
     if machine.clock.modelled:
         if body is None and host.is_quiet:
             machine.watch(item, machine.stopper)
@@ -187,7 +188,9 @@ class Ended:
         if self._timeout_ns is None:
             yield from wait(machine, item)
             return True
-        check_may_wait(item)
+        body = current_body.get()
+        if body is not None:
+            check_may_wait(body, item)
         timer = machine.timer(self._timeout_ns)
         stop = TimerStop(machine, timer)
         try:
@@ -207,16 +210,11 @@ def block(machine: Machine, item: Item) -> None:
             "cannot block inside a kernel or a callback: the device would wait for itself",
             "Enqueue and return, or wait on the host.",
         )
-    check_may_wait(item)
     machine.check_alive()
-    if current_body.get() is None:
-        _block(machine, item)
-        return
-    with machine.bodies.waiting():
-        _block(machine, item)
-
-
-def _block(machine: Machine, item: Item) -> None:
+    body = current_body.get()
+    if body is not None:
+        check_may_wait(body, item)
+        machine.bodies.pause(-1)
     sleeper: Sleeper | None = None
     try:
         while item.state < DONE:
@@ -243,6 +241,8 @@ def _block(machine: Machine, item: Item) -> None:
         if sleeper is not None:
             machine.waiting.pop(sleeper, None)
             machine.unwatch(item, sleeper)
+        if body is not None:
+            machine.bodies.pause(1)
 
 
 def _places(machine: Machine) -> list[Place]:
