@@ -498,3 +498,107 @@ def test_hosts_that_wait_on_virtual_time(seed: int) -> None:
         expect_failure(device.synchronize)
         settled(lambda: ledger.all_told, "a callback is missing")
         ledger.check()
+
+
+@rounds
+def test_aborts_timeouts_and_callbacks_race_with_the_work(seed: int) -> None:
+    """Three hosts enqueue, one aborts and resets limits, one lets kernels time out: every task ends in one state."""
+    draw = random.Random(seed)
+    with blocking.Runtime(soc=SOC, clock="wall") as runtime:
+        device = runtime.device()
+        streams = [device.create_stream() for _ in range(3)]
+        log: list[Any] = []
+        tasks: list[list[Any]] = [[] for _ in streams]
+        over = threading.Event()
+
+        def host(index: int) -> Callable[[], None]:
+            own = random.Random(f"{seed} {index}")
+
+            def act() -> None:
+                stream, other = streams[index], streams[(index + 1) % 3]
+                for number in range(60):
+                    kernel = own.choice((light, heavy, later))
+                    limit = own.choice((None, None, 0.0001, 0.01))
+                    tasks[index].append(stream.launch(kernel, log, index, number, timeout=limit))
+                    if number % 7 == 0:
+                        tasks[index].append(stream.call(log.append, (index, number), block=own.random() < 0.5))
+                    if number % 11 == 0:
+                        tasks[index].append(stream.wait(other.record(), timeout=0.02))
+                    if number % 13 == 0:
+                        with contextlib.suppress(ca.CannError):
+                            stream.synchronize(timeout=own.choice((0.0001, 5)))
+
+            return act
+
+        def aborter() -> None:
+            while not over.is_set():
+                with contextlib.suppress(ca.CannError):
+                    streams[draw.randrange(3)].abort()
+                device.set_core_limit("ai_core", draw.randrange(1, 5))
+                time.sleep(0.001)
+
+        def hosts() -> None:
+            try:
+                together(*(host(index) for index in range(3)))
+            finally:
+                over.set()
+
+        together(hosts, aborter)
+        for stream in streams:
+            for _ in range(1000):
+                try:
+                    stream.synchronize(timeout=LIMIT_S)
+                    break
+                except ca.SyncTimeout:
+                    raise
+                except ca.CannError:  # failures, one at a time
+                    continue
+        states = Counter(task.state for own in tasks for task in own)
+        assert all(task.done() for own in tasks for task in own)
+        assert sum(states.values()) == sum(len(own) for own in tasks)
+        device.set_core_limit("ai_core", None)
+        for stream in streams:
+            assert stream.launch(light, log, 9, 9).result(timeout=LIMIT_S) == (9, 9)
+            with contextlib.suppress(ca.CannError):
+                stream.close()
+        free = {engine.name: engine.capacity - engine.free for engine in device._engines.values()}
+        assert not any(free.values()), free
+
+
+@rounds
+def test_a_reset_races_with_hosts_on_loops(seed: int) -> None:
+    """Whoever waits gets an error or a result, nobody hangs, and the device is as new afterwards."""
+    with blocking.Runtime(soc=SOC, clock="wall") as runtime:
+        device = runtime.device()
+        over = threading.Event()
+        log: list[Any] = []
+
+        async def host() -> int:
+            ended = 0
+            while not over.is_set():
+                with contextlib.suppress(ca.CannError):
+                    stream = device.create_stream()
+                    mine = [stream.launch(kernel, log, 0, 0) for kernel in (light, heavy, later) for _ in range(3)]
+                    mine.append(stream.call(log.append, 1))
+                    for one in await asyncio.gather(*(task.wait() for task in mine), return_exceptions=True):
+                        assert not isinstance(one, Exception) or isinstance(one, ca.CannError), one
+                        ended += 1
+                    blocking.wait(stream._close())
+                await asyncio.sleep(0)
+            return ended
+
+        def resetter() -> None:
+            draw = random.Random(seed)
+            for _ in range(12):
+                time.sleep(draw.random() * 0.005)
+                device.reset()
+            over.set()
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # streams that a reset has taken away
+            *ended, _ = together(*(on_loop(factory, host) for factory in LOOPS), resetter)
+            gc.collect()
+        assert all(ended)
+        assert device.default_stream.launch(light, log, 9, 9).result(timeout=LIMIT_S) == (9, 9)
+        device.synchronize()
+        assert device.memory_info()[0] == device.memory_info()[1]
