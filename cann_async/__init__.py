@@ -34,6 +34,7 @@ from .kernel import Kernel as Kernel
 from .kernel import Launch as Launch
 from .kernel import kernel as kernel
 from .memory import Buffer as Buffer
+from .memory import ManagedBuffer as ManagedBuffer
 from .memory import MemcpyKind as MemcpyKind
 from .notify import Notify as Notify
 from .pool import Pool as Pool

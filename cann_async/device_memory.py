@@ -19,7 +19,7 @@ from ._machine.queue import Queue
 from ._machine.task import DONE
 from .dtypes import device_dtype
 from .errors import error
-from .memory import Allocation, Array, Buffer, Operand, check_copy
+from .memory import Allocation, Array, Buffer, ManagedBuffer, Operand, check_copy
 from .memory_tasks import check_copy_2d, check_words
 from .pool import Pool
 from .stream import Stream
@@ -80,6 +80,13 @@ class DeviceMemory:
             buffer._array = buffer._array.transpose()
             return buffer
         return self._allocate(whole, device_dtype(dtype))
+
+    def malloc_managed(self, shape: Shape, dtype: npt.DTypeLike = np.uint8) -> ManagedBuffer:
+        """Allocate memory that host and device can use without copies; mirrors aclrtMemAllocManaged."""
+        buffer = self.empty(shape, dtype)
+        managed = ManagedBuffer(buffer._allocation, buffer._array, is_root=True)
+        buffer._allocation.buffers.add(managed)
+        return managed
 
     def zeros(self, shape: Shape, dtype: npt.DTypeLike = np.float32) -> Buffer:
         """Allocate a buffer of zeros."""

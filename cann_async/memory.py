@@ -201,6 +201,21 @@ class Buffer:
             raise error(107000, "this buffer has been freed", "Free a buffer only after its last use.")
 
 
+class ManagedBuffer(Buffer):
+    """A buffer that the host may look into as well: `array` is the memory itself. Made by `Device.malloc_managed`.
+
+    Synchronize before the host looks; what it sees while a kernel runs is not defined.
+    """
+
+    __slots__ = ()
+
+    @property
+    def array(self) -> Array:
+        """The memory, as an ordinary array that can be read and written. Of a freed buffer it is 107000."""
+        self._check()
+        return self._array[...]
+
+
 Operand: TypeAlias = Buffer | Array | bytes | bytearray | memoryview
 
 

@@ -45,6 +45,7 @@ from .kernel import Block as Block
 from .kernel import Kernel as Kernel
 from .kernel import Launch as Launch
 from .kernel import kernel as kernel
+from .memory import ManagedBuffer as ManagedBuffer
 from .memory import MemcpyKind as MemcpyKind
 from .notify import Notify as Notify
 from .pool import Pool as Pool

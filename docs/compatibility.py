@@ -75,7 +75,7 @@ REASONS = {
     "there is one way to allocate": "aclrtMallocAlign32 aclrtMallocWithCfg aclrtMallocHostWithCfg",
     "memory waits by itself for the work that uses it": "aclrtFreeWithDevSync aclrtFreeHostWithDevSync",
     "host memory is not mapped into devices": """
-        aclrtHostRegisterV2 aclrtHostGetDevicePointer aclrtMemAllocManaged
+        aclrtHostRegisterV2 aclrtHostGetDevicePointer
         """,
 }
 """Why a call of tier 1 or 2 has no answer here; a call of tier 3 may stand here as well."""

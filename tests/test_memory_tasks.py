@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import mmap
+import os
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import cann_async as ca
 import cann_async.sync as blocking
@@ -14,6 +17,7 @@ from .helpers import SOC, both, open_device, rejects, work
 
 pytestmark = pytest.mark.timeout(60)
 MIB = 1 << 20
+EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "400")) // 8
 
 
 @both
@@ -278,6 +282,83 @@ def test_registered_memory_counts_as_pinned():
         assert device.pointer_attributes(device.malloc_host(8)) == ("host", None)
         with pytest.raises(TypeError):
             device.register_host([1, 2])
+
+
+@both
+def test_managed_memory_is_the_same_on_both_sides(clock):
+    """The sample: a kernel writes, the host reads after a synchronize, without a copy; freed, it is gone."""
+
+    @ca.kernel(per_block=False)
+    def fill(launch, x):
+        x += 1
+
+    with blocking.open_device(soc=SOC, clock=clock) as device, device.create_stream() as stream:
+        memory = device.malloc_managed(4, np.int32)
+        memory.array[:] = [1, 2, 3, 4]
+        stream.launch(fill, memory)
+        stream.synchronize()
+        assert memory.array.tolist() == [2, 3, 4, 5]
+        memory.free()
+        for use in (lambda: memory.array, lambda: stream.launch(fill, memory), memory.free):
+            with rejects(107000, "freed"):
+                use()
+
+
+@ca.kernel(per_block=False, cost=ca.Cost(seconds=3e-9))
+def stamp(launch, memory, number):
+    """Write a number over everything."""
+    memory[...] = number
+
+
+@ca.kernel(per_block=False, cost=ca.Cost(seconds=2e-9))
+def check(launch, memory, number):
+    """Fail unless it is still there."""
+    assert (memory == number).all()
+
+
+POOL_STEPS = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(("malloc", "malloc", "free", "wait", "sync")), st.integers(1, 5)),
+    max_size=60,
+)
+
+
+@pytest.mark.parametrize("clock", ["wall", "virtual"])
+@given(steps=POOL_STEPS)
+@settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+def test_memory_of_a_pool_is_never_two_buffers_at_once(clock, steps):
+    """Whoever has a buffer writes its number, and finds it there before the free; on three streams with events."""
+    with blocking.open_device(soc=SOC, clock=clock) as device:
+        streams = [device.create_stream(priority) for priority in (0, 3, 7)]
+        pool = device.create_pool(release_threshold=3 * MIB)
+        live: list[list[tuple[int, ca.Buffer]]] = [[], [], []]
+        number = 0
+        for index, what, size in steps:
+            stream = streams[index]
+            if what == "malloc":
+                number += 1
+                buffer = pool.malloc(size * 300_000, stream)
+                stream.launch(stamp, buffer, number % 256)
+                live[index].append((number % 256, buffer))
+            elif what == "free" and live[index]:
+                value, buffer = live[index].pop(size % len(live[index]))
+                stream.launch(check, buffer, value)
+                pool.free(buffer, stream)
+            elif what == "wait":
+                stream.wait(streams[(index + size) % 3])
+            elif what == "sync":
+                stream.synchronize()
+            assert pool.used == sum(-(-buffer.nbytes // 512) * 512 for own in live for _, buffer in own)
+        for stream, own in zip(streams, live, strict=True):
+            for value, buffer in own:
+                stream.launch(check, buffer, value)
+                pool.free(buffer, stream)
+            stream.synchronize()
+        assert pool.used == 0
+        assert pool.reserved <= 3 * MIB
+        pool.trim_to(0)
+        assert device.memory_info()[0] == device.memory_info()[1]
+        for stream in streams:
+            stream.close()
 
 
 def test_the_names_are_public():
