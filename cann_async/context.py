@@ -108,7 +108,7 @@ class Context:
         limit = nanoseconds(timeout)
         self._check()
         queues = list(self._queues)
-        await _all_ended([queue.last for queue in queues if queue.last is not None], limit, repr(self))
+        await _all_ended([queue.last for queue in queues if queue.last is not None], limit, self)
         self._device._check()
         if self._domain.failure is not None:
             raise self._domain.failure.error()

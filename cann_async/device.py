@@ -179,7 +179,7 @@ class Device(DeviceMemory):
         limit = nanoseconds(timeout)
         self._check()
         queues = self._queues()
-        await _all_ended([queue.last for queue in queues if queue.last is not None], limit, repr(self))
+        await _all_ended([queue.last for queue in queues if queue.last is not None], limit, self)
         self._check()
         self._trim_pools()
         for queue in queues:

@@ -56,7 +56,7 @@ class DeviceMemory:
         self._loose: list[Stream] = []
         """Streams of one copy each, used again when they are idle: a synchronous copy is ordered with nothing."""
         self._allocations: weakref.WeakSet[Allocation] = weakref.WeakSet()
-        self._pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+        self._pools: list[weakref.ref[Pool]] = []
 
     def malloc(self, nbytes: int) -> Buffer:
         """Allocate `nbytes` raw bytes, 64-byte aligned, not cleared; mirrors aclrtMalloc.
@@ -198,7 +198,8 @@ class DeviceMemory:
         """Make a pool of stream-ordered memory; see `Pool`. Mirrors aclrtMemPoolCreate."""
         self._check()
         pool = Pool(self._this, release_threshold)
-        self._pools.add(pool)
+        self._pools = [ref for ref in self._pools if ref() is not None]
+        self._pools.append(weakref.ref(pool))
         return pool
 
     def memory_info(self) -> tuple[int, int]:
@@ -222,8 +223,10 @@ class DeviceMemory:
 
     def _trim_pools(self) -> None:
         """Let pools give back what they need not keep: somebody has just waited."""
-        for pool in list(self._pools):
-            pool._trim(pool.release_threshold)
+        for ref in self._pools:
+            pool = ref()
+            if pool is not None:
+                pool._trim(pool.release_threshold)
 
     def _check_fill(self, buf: Buffer, value: int) -> Array:
         if not isinstance(buf, Buffer):

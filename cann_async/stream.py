@@ -273,8 +273,9 @@ class Stream(Ordering, MemoryTasks):
     async def _synchronize(self, timeout: float | None = None) -> None:
         limit = nanoseconds(timeout)
         self._check()
-        await _all_ended(self._lasts(), limit, repr(self))
-        self._device._trim_pools()
+        await _all_ended(self._lasts(), limit, self)
+        if self._device._pools:
+            self._device._trim_pools()
         self._check_stopped()
         self._raise_failure()
 
@@ -287,6 +288,8 @@ class Stream(Ordering, MemoryTasks):
             except IndexError:
                 blocking = queue.head or queue.tasks[0]
             await Ended(blocking)
+            _raise_if_dropped(blocking)
+        self._check()
 
     async def _abort(self) -> None:
         if self._is_default:
@@ -347,12 +350,12 @@ class Stream(Ordering, MemoryTasks):
         queue, machine = self._queue, self._machine
         if queue.closed is not None:
             raise queue.closed.error()
+        if len(queue.tasks) >= self._depth:
+            self._wait_for_room()
         frame = sys._getframe(up)
         task: Task[object] = Task(
             machine.next_id(), queue, work, args, nbytes, service, machine.now(), frame.f_code, frame.f_lasti
         )
-        if len(queue.tasks) >= self._depth:
-            self._wait_for_room()
         machine.submit(queue, task)
         if machine.launch_blocking and work.engine is not None:
             self._finish(task)
@@ -436,7 +439,7 @@ def check_failure_mode(mode: str) -> bool:
     return mode == "stop"
 
 
-async def _all_ended(lasts: list[Item], limit: int | None, what: str) -> None:
+async def _all_ended(lasts: list[Item], limit: int | None, what: object) -> None:
     """Wait for all of them, for `limit` nanoseconds at most; an item that was aborted raises its error."""
     deadline = lasts[0].queue.machine.now() + limit if limit is not None and lasts else 0
     for last in lasts:
@@ -444,7 +447,12 @@ async def _all_ended(lasts: list[Item], limit: int | None, what: str) -> None:
             left = max(deadline - last.queue.machine.now(), 0) if limit is not None else None
             if not await Ended(last, left):
                 assert limit is not None
-                raise SyncTimeout(507046, f"{what} was not done within {limit / 1e9:g} s", "The work goes on.")
-            if last.state == DROPPED and isinstance(last.outcome, CannError):
-                last.outcome.reported = True
-                raise last.outcome.with_traceback(None)
+                raise SyncTimeout(507046, f"{what!r} was not done within {limit / 1e9:g} s", "The work goes on.")
+            _raise_if_dropped(last)
+
+
+def _raise_if_dropped(item: Item) -> None:
+    """Tell who has waited for an item that it was aborted."""
+    if item.state == DROPPED and isinstance(item.outcome, CannError):
+        item.outcome.reported = True
+        raise item.outcome.with_traceback(None)

@@ -927,6 +927,34 @@ def test_the_sample_of_3000_tasks_blocks_at_a_full_queue(clock):
         assert x.get().tolist() == [3000]
 
 
+def test_an_abort_wakes_who_waits_for_room():
+    """With 107023, and nothing is enqueued."""
+    gate = threading.Event()
+    with blocking.open_device(soc=SOC.replace(queue_depth=4), clock="wall") as device, device.create_stream() as stream:
+        stream.launch(sleepy(gate))
+        for _ in range(4):
+            stream.launch(work(1))
+        found, begun = [], threading.Event()
+
+        def enqueue():
+            begun.set()
+            try:
+                stream.launch(work(1))
+            except ca.CannError as problem:
+                found.append(problem.code)
+
+        thread = threading.Thread(target=enqueue)
+        thread.start()
+        begun.wait()
+        while thread.is_alive() and not device._machine.waiting:
+            pass  # until it blocks
+        stream.abort()
+        thread.join()
+        gate.set()
+        assert found == [107023]
+        assert stream.pending == 0
+
+
 @both
 @pytest.mark.asyncio
 async def test_drain_lets_a_host_keep_pace(clock):
