@@ -311,7 +311,15 @@ class Stream(Ordering, MemoryTasks):
     def _wait_for_room(self) -> None:
         """Block a host of the blocking twin until its stream has room; a running loop or a kernel is never held up."""
         if not self._machine.on_device_thread() and not has_running_loop():
-            run_blocking(self._drain(self._depth))
+            run_blocking(self._have_room())
+
+    async def _have_room(self) -> None:
+        queue = self._queue
+        while len(queue.tasks) >= self._depth:
+            first = queue.head or queue.tasks[0]
+            await Ended(first)
+            _raise_if_dropped(first)
+        self._check()
 
     def _finish(self, task: Task[object]) -> None:
         """With `launch_blocking`: see the task to its end in the call that enqueued it, and raise its failure there."""

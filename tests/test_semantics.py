@@ -931,7 +931,9 @@ def test_an_abort_wakes_who_waits_for_room():
     """With 107023, and nothing is enqueued."""
     gate = threading.Event()
     with blocking.open_device(soc=SOC.replace(queue_depth=4), clock="wall") as device, device.create_stream() as stream:
-        stream.launch(sleepy(gate))
+        held = stream.launch(sleepy(gate))
+        while not held.state:
+            pass  # until it is no longer in the queue
         for _ in range(4):
             stream.launch(work(1))
         found, begun = [], threading.Event()
