@@ -59,12 +59,11 @@ class Model:
     def step(self) -> None:
         """Complete what ends next."""
         self.now = min(other.started + other.cost_ns for other in self.running)
-        for other in sorted(self.running, key=self._order):
-            if other.started + other.cost_ns == self.now and other in self.running:
-                self.running.remove(other)
-                self.free[other.engine] += other.cores
-                other.result = other.body()
-                self._look(self._end(other))
+        while due := [other for other in self.running if other.started + other.cost_ns == self.now]:
+            self.running.remove(task := min(due, key=self._order))
+            self.free[task.engine] += task.cores
+            task.result = task.body()
+            self._look(self._end(task))
         self._settle()
 
     def _order(self, task: Task) -> tuple[bool, int]:

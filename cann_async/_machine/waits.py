@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from ..errors import CannError, error
-from .task import DONE, DROPPED, Work
+from .task import DONE, DROPPED, TimerStop, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +31,6 @@ class Waiting(Work):
         """Let the stream pass if it has happened; if not, have the queue looked at again, or fail at the timeout."""
         what, timeout_ns, timer = cast("tuple[object, int | None, Item | None]", item.args)
         if self.has_happened(item, what):
-            if timer is not None:
-                timer.state = DONE
             return True
         if timeout_ns is not None:
             machine = item.queue.machine
@@ -40,6 +38,7 @@ class Waiting(Work):
                 timer = machine.timer(timeout_ns)
                 item.args = (what, timeout_ns, timer)
                 machine.watch(timer, item.queue)
+                machine.watch(item, TimerStop(machine, timer))  # however the wait ends
             elif timer.state >= DONE:
                 raise error(
                     107020, f"stream {item.queue.id} has waited {timeout_ns / 1e9:g} s for {self.waits_for(item)}"
