@@ -97,12 +97,14 @@ class Stream(Ordering, MemoryTasks):
         queue = self._queue
         if queue.closed is not None:
             raise queue.closed.error()
-        launches = self._launches
-        plain = blocks == 1 and name is None and timeout is None
-        work = launches.get(kernel if plain else (kernel, blocks, name, timeout))
+        if blocks == 1 and name is None and timeout is None:
+            work = self._launches.get(kernel)
+        else:
+            work = self._launches.get((kernel, blocks, name, timeout))
         if work is None:
             work = self._launch_work(kernel, blocks, name, timeout)
-        if len(queue.tasks) >= self._depth:
+        tasks = queue.tasks
+        if len(tasks) >= self._depth:
             self._wait_for_room()
         nbytes = 0
         given = args
@@ -122,7 +124,7 @@ class Stream(Ordering, MemoryTasks):
         number = self._next_id()
         task: Task[R] = Task(number, queue, work, args, nbytes, service, self._now(), code, frame.f_lasti)
         queue.last = task
-        queue.tasks.append(task)
+        tasks.append(task)
         if queue.idle:
             queue.idle = False
             self._machine.post(queue)
@@ -407,7 +409,7 @@ class Stream(Ordering, MemoryTasks):
         cores = self._core_limits.get(kernel.engine, self._device._core_limits.get(kernel.engine))
         work = kernel.work(self._queue, self._device._engines, blocks, name, cores, limit)
         if limit is not None:
-            machine.is_watchful = True
+            machine.clock.is_watchful = True
         if len(self._launches) >= MANY:  # kernels made on the fly, one per launch: do not keep them all
             self._launches.clear()
         plain = blocks == 1 and name is None and timeout is None

@@ -175,7 +175,7 @@ def faults(runtime: Runtime) -> Iterator[Faults]:
         raise error(107000, "faults are being injected into this runtime already")
     made = Faults(runtime)
     machine.faults = made._happen
-    machine.is_watchful = True
+    machine.clock.is_watchful = True
     try:
         yield made
     finally:

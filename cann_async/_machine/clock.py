@@ -33,6 +33,8 @@ class Clock(ABC):
     now: Callable[[], int]
     """Nanoseconds; hot, so it is a plain function and not a method."""
     origin_ns = 0
+    is_watchful = False
+    """Some bodies have a timeout, or faults are injected: look at every one that starts."""
     last_ns = 0
     """When the driver last looked at the clock; a body in place starts then, so that one look serves two tasks."""
 
@@ -67,7 +69,7 @@ class WallClock(Clock):
 
     def run(self, deadline_ns: int) -> None:
         """Drive; see `Clock.run`."""
-        machine, called, timers = self.machine, self.machine.called, self.timers
+        machine, called, timers, pollers = self.machine, self.machine.called, self.timers, self.machine.pollers
         self._deadline = deadline_ns
         while not machine.stop:
             if timers and timers[0][0] <= self.now():
@@ -83,7 +85,7 @@ class WallClock(Clock):
                 machine.stop = True
             else:
                 engine.step(None)
-                if machine.pollers:
+                if pollers:
                     machine.memory_changed()
             if engine.can_start() and not engine.called:
                 engine.called = True
@@ -91,7 +93,7 @@ class WallClock(Clock):
 
     def serve(self, item: Item) -> bool:
         """Run a light body in place; hand a heavy one to a worker."""
-        if self.machine.is_watchful and self.machine.look_after(item):
+        if self.is_watchful and self.machine.look_after(item):
             return False
         work = item.work
         item.state = RUNNING
@@ -155,7 +157,7 @@ class VirtualClock(Clock):
 
     def run(self, deadline_ns: int) -> None:
         """Drive; see `Clock.run`."""
-        machine, called, due = self.machine, self.machine.called, self._due
+        machine, called, due, pollers = self.machine, self.machine.called, self._due, self.machine.pollers
         bodies, settle = machine.bodies, machine.scheduler.settle
         while True:
             while machine.news or (machine.arrivals and not bodies.active):
@@ -185,7 +187,7 @@ class VirtualClock(Clock):
                 machine.completing = False
             else:  # it is alone, so its engine may choose in the same step
                 self._end(item, now)
-            if machine.pollers:
+            if pollers:
                 machine.memory_changed()
 
     def _end(self, item: Item, now: int) -> None:
@@ -200,7 +202,7 @@ class VirtualClock(Clock):
 
     def serve(self, item: Item) -> bool:
         """Keep the engine for the modelled time."""
-        if self.machine.is_watchful and self.machine.look_after(item):
+        if self.is_watchful and self.machine.look_after(item):
             return False
         item.state = RUNNING
         now = item.started = self.time_ns

@@ -92,8 +92,6 @@ class Machine:
         self.closed: Refusal | None = None
         self.pollers: dict[Queue, None] = {}
         """Whose heads wait for a value in device memory."""
-        self.is_watchful = False
-        """Some bodies have a timeout, or faults are injected: look at every one that starts."""
         self.faults: Callable[[Item], bool] | None = None
         self.launch_blocking = False
         self.op_wait_timeout_ns: int | None = None
@@ -177,7 +175,8 @@ class Machine:
 
     def memory_changed(self) -> None:
         """Have all look again who wait for a value in device memory."""
-        queues, self.pollers = self.pollers, {}
+        queues = list(self.pollers)
+        self.pollers.clear()
         for queue in queues:
             self.post(queue)
 
