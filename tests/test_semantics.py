@@ -305,6 +305,18 @@ async def test_a_stream_waits_so_long_and_no_longer(clock):
             await stream.close()
 
 
+@both
+def test_timers_that_nobody_needs_any_more_are_forgotten(clock):
+    """However long the timeouts are."""
+    with blocking.open_device(soc=SOC, clock=clock) as device, device.create_stream() as stream:
+        for _ in range(6):
+            for _ in range(1000):
+                stream.launch(work(1), timeout=1000)
+            stream.synchronize(timeout=1000)
+        clock_of = device._machine.clock
+        assert len(clock_of.timers if clock == "wall" else clock_of._due) < 3000
+
+
 @pytest.mark.parametrize(("engine", "code"), [("ai_core", 507014), ("ai_vector", 507034), ("ai_cpu", 507017)])
 @both
 @pytest.mark.asyncio
@@ -450,6 +462,25 @@ async def test_kernels_copies_and_memsets_release_who_waits_for_a_value(clock):
             s1.write_value(buf, 1 << 64)
         with rejects(107000):
             s1.wait_value(buf, 1, "xor")
+        for stream in (s1, s2):
+            await stream.close()
+
+
+@pytest.mark.asyncio
+async def test_kernels_on_workers_release_who_waits_for_a_value():
+    """Also when they arrive just as the time of the host that drives is up; a kernel is new each time, so a worker's."""
+    async with ca.open_device(soc=SOC, clock="wall") as device:
+        s1, s2 = device.create_stream(), device.create_stream()
+        for _ in range(500):
+            flag = device.zeros(1, np.uint64)
+            waiting = s2.wait_value(flag, 1)
+
+            @ca.kernel(per_block=False)
+            def store(launch, flag):
+                flag[0] = 1
+
+            await s1.launch(store, flag)
+            await asyncio.wait_for(waiting.wait(), 10)
         for stream in (s1, s2):
             await stream.close()
 

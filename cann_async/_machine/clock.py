@@ -11,9 +11,10 @@ The executors are the same under both; a clock decides how long an item keeps it
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from .task import DONE, LIGHT_NS, RUNNING, Item, fail
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .machine import Machine
+
+
+Due = list[tuple[int, int, Item]]
+"""A heap of (time, id, item) of what ends when; an item that is no longer RUNNING has been given up."""
+MANY = 1000
+
+
+def without_given_up(due: Due) -> int:
+    """Forget what has been given up, and say how long the heap may grow until the next time."""
+    live = [entry for entry in due if entry[2].state == RUNNING]
+    heapify(live)
+    due[:] = live
+    return max(MANY, 2 * len(live))
 
 
 class Clock(ABC):
@@ -40,6 +54,7 @@ class Clock(ABC):
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self._lock = threading.Lock()
 
     @abstractmethod
     def run(self, deadline_ns: int) -> None:
@@ -65,7 +80,8 @@ class WallClock(Clock):
         self.now = time.perf_counter_ns
         self.origin_ns = self.now()
         self._deadline = 0
-        self.timers: list[tuple[int, int, Item]] = []
+        self.timers: Due = []
+        self._most_timers = MANY
 
     def run(self, deadline_ns: int) -> None:
         """Drive; see `Clock.run`."""
@@ -85,8 +101,8 @@ class WallClock(Clock):
                 machine.stop = True
             else:
                 engine.step(None)
-                if pollers:
-                    machine.memory_changed()
+            if pollers:  # also when time is up: the engine may be called because something has arrived from a worker
+                machine.memory_changed()
             if engine.can_start() and not engine.called:
                 engine.called = True
                 called.append(engine)
@@ -124,7 +140,10 @@ class WallClock(Clock):
 
     def timer(self, item: Item, at_ns: int) -> None:
         """Have the device thread look at the time; see `Clock.timer`."""
-        heappush(self.timers, (at_ns, item.id, item))
+        with self._lock:  # for who forgets; that a driver takes one meanwhile does no harm, as it ends it
+            heappush(self.timers, (at_ns, item.id, item))
+            if len(self.timers) > self._most_timers:
+                self._most_timers = without_given_up(self.timers)
         self.machine.ring()
 
     def _ring(self, item: Item) -> None:
@@ -144,7 +163,8 @@ class VirtualClock(Clock):
         super().__init__(machine)
         self.time_ns = start_ns
         self.now = self._now
-        self._due: list[tuple[int, int, Item]] = []
+        self._due: Due = []
+        self._most_due = MANY
 
     def _now(self) -> int:
         return self.time_ns
@@ -159,6 +179,9 @@ class VirtualClock(Clock):
         """Drive; see `Clock.run`."""
         machine, called, due, pollers = self.machine, self.machine.called, self._due, self.machine.pollers
         bodies, settle = machine.bodies, machine.scheduler.settle
+        if len(due) > self._most_due:
+            with self._lock:
+                self._most_due = without_given_up(due)
         while True:
             while machine.news or (machine.arrivals and not bodies.active):
                 if bodies.woken:
@@ -211,4 +234,5 @@ class VirtualClock(Clock):
 
     def timer(self, item: Item, at_ns: int) -> None:
         """Have the item end at that time."""
-        heappush(self._due, (at_ns, item.id, item))
+        with self._lock:  # for the driver who forgets; nobody else adds but the driver
+            heappush(self._due, (at_ns, item.id, item))
