@@ -468,7 +468,7 @@ async def test_kernels_copies_and_memsets_release_who_waits_for_a_value(clock):
 
 @pytest.mark.asyncio
 async def test_kernels_on_workers_release_who_waits_for_a_value():
-    """Also when they arrive just as the time of the host that drives is up; a kernel is new each time, so a worker's."""
+    """Also when they arrive just as the time of the host that drives is up; a new kernel runs on a worker."""
     async with ca.open_device(soc=SOC, clock="wall") as device:
         s1, s2 = device.create_stream(), device.create_stream()
         for _ in range(500):
