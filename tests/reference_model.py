@@ -69,17 +69,6 @@ class Model:
     def _order(self, task: Task) -> tuple[bool, int]:
         return False, self.tasks.index(task)
 
-    def cancel(self, task: Task) -> bool:
-        """Take a task out that has not started; an empty one stands in for the last of its stream."""
-        if task.finished >= 0 or task in self.running:
-            return False
-        if task.stream.last is task:
-            self.submit(type(task)(task.stream))
-        self.news += [task.stream] if task.started >= 0 else []
-        mine = {name: [place for place in line if place[2] is not task] for name, line in self.ready.items()}
-        self.ready, task.result = mine, "cancelled"
-        return self._end(task) is not None
-
     def _settle(self) -> None:
         while self.news:
             self._look(self.news.pop(0))

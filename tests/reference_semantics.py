@@ -1,4 +1,4 @@
-"""What `reference_model` leaves out: failures, aborts, notifies, timeouts, contexts and what stops them."""
+"""What `reference_model` leaves out: cancels, failures, aborts, notifies, timeouts, contexts that stop."""
 
 from __future__ import annotations
 
@@ -70,6 +70,17 @@ class Semantics(Model):
         task.body = guarded
         return super().submit(task)
 
+    def cancel(self, task: Task) -> bool:
+        """Take a task out that has not started; an empty one stands in for the last of its stream."""
+        if task.finished >= 0 or task in self.running:
+            return False
+        if task.stream.last is task:
+            self.submit(type(task)(task.stream))
+        self.news += [task.stream] if task.started >= 0 else []
+        mine = {name: [place for place in line if place[2] is not task] for name, line in self.ready.items()}
+        self.ready, task.result = mine, "cancelled"
+        return self._end(task) is not None
+
     def until(self, one: Task, other: Task) -> None:
         """Go on until one of two tasks has ended, or nothing can happen any more."""
         self._settle()
@@ -104,7 +115,9 @@ class Semantics(Model):
             self.running.remove(task.timer)
 
     def _passes(self, task: Task) -> bool:
-        if not isinstance(task, Step) or self._has_happened(task):
+        if not isinstance(task, Step):
+            return super()._passes(task)
+        if self._has_happened(task):
             self._forget_timer(task)
             return True
         if task.timer is not None and task.timer.finished >= 0:

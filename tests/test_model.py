@@ -29,7 +29,8 @@ from hypothesis import strategies as st
 import cann_async as ca
 import cann_async.sync as blocking
 
-from .reference_model import Model, Stream, Task
+from .reference_model import Stream, Task
+from .reference_semantics import Semantics
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "400"))
 common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -382,7 +383,7 @@ def predict(program: Program, steps: list[Any]) -> Outcome:
 
 class _Prediction:
     def __init__(self, program: Program) -> None:
-        self.model = Model({**ENGINES, **dict.fromkeys(("h2d", "d2h", "d2d"), program.lanes)})
+        self.model = Semantics({**ENGINES, **dict.fromkeys(("h2d", "d2h", "d2d"), program.lanes)})
         self.streams = [Stream(priority) for priority in program.priorities]
         self.buffers = [bytearray(BYTES) for _ in range(BUFFERS)]
         self.hosts = [bytearray(range(i, i + BYTES)) for i in range(HOSTS)]
