@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import copy
-import multiprocessing
 import pickle
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from cann_async._machine.task import FAULTS, TIMEOUTS
 from cann_async.error_codes import ALIASES, CODES, FAMILIES, TABLE
 from cann_async.errors import error
 
-from .helpers import LIMIT_S, Hold, boom, both, open_device, rejects, work
+from .helpers import LIMIT_S, Hold, boom, both, environment, open_device, rejects, work
 
 pytestmark = pytest.mark.timeout(60)
 PACKAGE = Path(ca.__file__).parent
@@ -324,19 +325,37 @@ def test_a_failure_of_a_kernel_can_be_pickled(clock, cause):
         assert copy.copy(failure).__cause__ is cause
 
 
-def fail_in_a_child(_: int) -> None:
-    """Let a kernel fail in a process of its own."""
+POOL = """
+import multiprocessing
+import cann_async as ca
+import cann_async.sync as blocking
+
+@ca.kernel(per_block=False)
+def boom(launch):
+    raise ZeroDivisionError("boom")
+
+def fail_in_a_child(_):
     with blocking.open_device(clock="virtual") as device, device.create_stream() as stream:
         stream.launch(boom, name="far away").result()
 
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        try:
+            pool.apply_async(fail_in_a_child, (0,)).get(60)
+        except ca.ExecutionError as problem:
+            print(problem.code, problem.kernel, problem.launched_at.rpartition(":")[2], problem)
+"""
 
-def test_multiprocessing_hands_errors_on():
+
+def test_multiprocessing_hands_errors_on(tmp_path):
     """A pool's `get` raises what the kernel's failure was over there."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool, rejects(507015, "far away", "boom") as caught:
-        pool.apply_async(fail_in_a_child, (0,)).get(60)
-    assert type(caught.value) is ca.ExecutionError
-    assert caught.value.kernel == "far away"
-    assert "test_errors.py" in caught.value.launched_at
+    file = tmp_path / "pool.py"
+    file.write_text(POOL, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(file)], env=environment(), capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.stdout.startswith("507015 far away 12 "), done.stdout + done.stderr
+    assert "ZeroDivisionError: boom" in done.stdout
 
 
 # -- odd texts --------------------------------------------------------------------------------------------------------
