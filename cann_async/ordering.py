@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast, overload
 
 import numpy as np
 
@@ -135,7 +135,11 @@ class Ordering:
         args = (what, self._wait_limit(timeout), None)
         return cast("Task[None]", self._enqueue(self._work("wait value", WaitValue, None), args, 0))
 
-    def call(self, fn: Callable[..., R | Coroutine[object, object, R]], *args: object, block: bool = True) -> Task[R]:
+    @overload
+    def call(self, fn: Callable[..., Coroutine[object, object, R]], *args: object, block: bool = ...) -> Task[R]: ...
+    @overload
+    def call(self, fn: Callable[..., R], *args: object, block: bool = ...) -> Task[R]: ...
+    def call(self, fn: Callable[..., object], *args: object, block: bool = True) -> Task[object]:
         """Call a function of the host when the stream gets there; mirrors aclrtLaunchCallback and aclrtLaunchHostFunc.
 
         It runs in a copy of the caller's context variables: a function on a thread of the device, a coroutine function
@@ -152,7 +156,7 @@ class Ordering:
         on_host = is_coroutine and has_running_loop() and not self._machine.on_device_thread()
         place = OnLoop(self._machine, running_host()) if on_host else None
         work = HostCall(name, engine, place, is_asynchronous=is_coroutine)
-        task = cast("Task[R]", self._enqueue_call(work, call_args(fn, args), block))
+        task = self._enqueue_call(work, call_args(fn, args), block)
         if self._machine.clock.modelled and has_running_loop():  # the host may wait for what the callback does
             task.add_done_callback(_nothing)
         return task

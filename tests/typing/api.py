@@ -107,6 +107,23 @@ async def native() -> None:
         assert_type(event.timestamp_ns, int)
         assert_type(stream.query(), bool)
         await asyncio.gather(task, stream.synchronize(), event)
+        assert_type(stream.call(len, [1, 2]), ca.Task[int])
+        assert_type(stream.call(later, 1, block=False), ca.Task[str])
+        notify = device.create_notify()
+        assert_type(stream.wait_notify(notify, timeout=1.0), ca.Task[None])
+        flag = device.zeros(1, np.uint64)
+        assert_type(stream.write_value(flag, 1), ca.Task[None])
+        assert_type(stream.wait_value(flag, 1, "eq"), ca.Task[None])
+        assert_type(stream.memcpy_batch([(x, np.zeros(2))]), ca.Task[None])
+        pool = device.create_pool()
+        assert_type(pool.malloc(64, stream), ca.Buffer)
+        assert_type(await stream.synchronize(timeout=1.0), None)
+        assert_type(task.result(timeout=1.0), float)
+        await stream.abort()
+        await device.task_abort()
+        assert_type(await device.release(), int)
+        with ca.testing.faults(device.runtime) as faults:
+            faults.fail("total", code=507035).delay(total, seconds=0.1).hang()
         context = device.create_context()
         assert_type(context, ca.Context)
         assert_type(context.create_stream(priority=3, name="urgent"), ca.Stream)
@@ -116,6 +133,11 @@ async def native() -> None:
         assert_type(timeline.records, Sequence[Record])
         assert_type(timeline.records[0].duration_ns, int)
         assert_type(timeline.save("trace.json"), Path)
+
+
+async def later(number: int) -> str:
+    """Be a coroutine callback."""
+    return str(number)
 
 
 def twin() -> None:
