@@ -100,7 +100,7 @@ def model(session: nox.Session) -> None:
     """Compare 20,000 random programs with the reference models; half an hour, not for CI."""
     session.install(".", "--group", "test")
     tests = ("tests/test_model.py", "tests/test_model_semantics.py")
-    session.run("pytest", *tests, "-o", "faulthandler_timeout=0", *session.posargs, env={"MODEL_EXAMPLES": "20000"})
+    session.run("pytest", *tests, *session.posargs, env={"MODEL_EXAMPLES": "20000"})
 
 
 @nox.session
