@@ -89,7 +89,7 @@ class Semantics(Model):
 
     def _order(self, task: Task) -> tuple[bool, int]:
         """What ends at its own time ends before what is killed at its deadline."""
-        late = isinstance(task, Step) and task.is_late
+        late = task.engine == "timers" or (isinstance(task, Step) and task.is_late)
         return late, 0 if late else self.tasks.index(task)
 
     def abort(self, streams: list[Line], code: int) -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Due = list[tuple[int, int, Item]]
 """A heap of (time, id, item) of what ends when; an item that is no longer RUNNING has been given up."""
 MANY = 1000
+AFTER_WORK = 1 << 62
+"""At one instant timers end after the work: at the deadline itself the work wins."""
 
 
 def without_given_up(due: Due) -> int:
@@ -235,4 +237,4 @@ class VirtualClock(Clock):
     def timer(self, item: Item, at_ns: int) -> None:
         """Have the item end at that time."""
         with self._lock:  # for the driver who forgets; nobody else adds but the driver
-            heappush(self._due, (at_ns, item.id, item))
+            heappush(self._due, (at_ns, AFTER_WORK | item.id, item))
