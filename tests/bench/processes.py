@@ -31,7 +31,8 @@ def kilobytes(what):
 def empty(block):
     pass
 
-with ca.open_device(0, clock="virtual") as device, device.create_stream() as stream:
+soc = ca.Soc(queue_depth={QUEUED} + 1)
+with ca.open_device(0, clock="virtual", soc=soc) as device, device.create_stream() as stream:
     for _ in range(1000):
         stream.launch(empty)
     stream.synchronize()
