@@ -48,5 +48,7 @@ from .soc import Soc as Soc
 from .stream import Stream as Stream
 from .task import Task as Task
 from .timeline import Timeline as Timeline
+from .virtual_memory import AddressRange as AddressRange
+from .virtual_memory import PhysicalMemory as PhysicalMemory
 
 __version__ = "0.1.0"

@@ -12,8 +12,9 @@ from ._machine.queue import Queue, Refusal
 from ._machine.task import nanoseconds
 from .context import Context, _raise_failures
 from .device_memory import DeviceMemory
-from .errors import error
+from .errors import error, one_line
 from .kernel import COPY_ENGINES
+from .overflow import Overflow
 from .soc import Cost
 from .stream import Stream, _all_ended
 
@@ -49,6 +50,8 @@ class Device(DeviceMemory):
         self._core_limits: dict[str, int] = {}
         self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
         self._users = 0
+        self._saturates = not soc.has_infinity
+        self._overflow = Overflow()
         self._default_context = self._context_type(self, is_default=True)
 
     # -- streams and events -------------------------------------------------------------------------------------------
@@ -104,6 +107,23 @@ class Device(DeviceMemory):
     def create_notify(self, name: str | None = None) -> Notify:
         """Make a notify; see `Context.create_notify`."""
         return self._default_context.create_notify(name)
+
+    # -- overflows and failures ---------------------------------------------------------------------------------------
+
+    @property
+    def saturation_mode(self) -> bool:
+        """Whether streams made from now on report overflows (saturation mode). Mirrors aclrtGetDeviceSatMode."""
+        return self._saturates
+
+    def set_saturation_mode(self, on: bool) -> None:
+        """Let streams made from now on report overflows; mirrors aclrtSetDeviceSatMode.
+
+        Off (INFNAN mode) is 207000 on a chip that always saturates. What kernels compute is not clipped in either mode.
+        """
+        self._check()
+        if not on and not self._soc.has_infinity:
+            raise error(207000, f"a {self._soc.name} always saturates")
+        self._saturates = bool(on)
 
     # -- limits and health --------------------------------------------------------------------------------------------
 
@@ -190,12 +210,14 @@ class Device(DeviceMemory):
     async def task_abort(self) -> None:
         """Kill what runs on the device and drop what is queued; mirrors aclrtDeviceTaskAbort.
 
-        Whoever waits for any of it gets 107022. Contexts that a failure has stopped work again. Make events anew.
+        Whoever waits for any of it gets 107022. Contexts that a failure has stopped work again. Make events anew. A
+        hook of `Runtime.on_task_abort` that raises is 107035: one before the abort prevents it.
         """
         await self._task_abort()
 
     async def _task_abort(self) -> None:
         self._check()
+        self._tell_of_abort("pre")
         queues = self._queues()
         busy = Refusal(107022, f"{self!r} is aborting its tasks")
         for queue in queues:
@@ -208,6 +230,13 @@ class Device(DeviceMemory):
         for queue in queues:
             if queue.closed is busy:
                 queue.closed = None
+        self._tell_of_abort("post")
+
+    def _tell_of_abort(self, state: str) -> None:
+        try:
+            self._runtime._tell(self._runtime._abort_hooks, state, self)
+        except Exception as problem:
+            raise error(107035, f"a hook of the task abort of {self!r} failed: {one_line(problem)}") from problem
 
     async def reset(self) -> None:
         """Begin anew: kill and drop all work (507007 for who waits), and give back all that was made on the device.

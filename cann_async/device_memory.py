@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._machine.arena import Arena, host_arena, is_pinned, is_registered, register, unregister
+from ._machine.pages import GRANULARITY
 from ._machine.queue import Queue
 from ._machine.task import DONE
 from .dtypes import device_dtype
@@ -23,6 +24,7 @@ from .memory import Allocation, Array, Buffer, ManagedBuffer, Operand, check_cop
 from .memory_tasks import check_copy_2d, check_words
 from .pool import Pool
 from .stream import Stream
+from .virtual_memory import AddressRange, PhysicalMemory
 
 if TYPE_CHECKING:
     from ._machine.machine import Machine
@@ -193,6 +195,26 @@ class DeviceMemory:
             if device._arena is not None and address in device._arena:
                 return "device", device.index
         return ("host" if address in host_arena() or is_registered(address) else "unregistered"), None
+
+    def allocation_granularity(self) -> int:
+        """Give the bytes of which sizes of virtual memory are multiples; mirrors aclrtMemGetAllocationGranularity."""
+        return GRANULARITY
+
+    def malloc_physical(self, nbytes: int) -> PhysicalMemory:
+        """Allocate memory that has no address yet; mirrors aclrtMallocPhysical.
+
+        No multiple of the granularity is 107000, more than there is 207001.
+        """
+        self._check()
+        return PhysicalMemory(self._this, operator.index(nbytes))
+
+    def reserve_memory(self, nbytes: int) -> AddressRange:
+        """Reserve addresses that have no memory yet; mirrors aclrtReserveMemAddress.
+
+        No multiple of the granularity is 107000, and more than the system has addresses 207001.
+        """
+        self._check()
+        return AddressRange(self._this, operator.index(nbytes))
 
     def create_pool(self, release_threshold: int = 0) -> Pool:
         """Make a pool of stream-ordered memory; see `Pool`. Mirrors aclrtMemPoolCreate."""

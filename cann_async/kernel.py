@@ -51,7 +51,6 @@ class Block:
         return f"<Block {self.index} of {self.count} of {self.launch.name!r}>"
 
 
-@final
 class Launch(Work):
     """What the body of a kernel sees of its launch: `.blocks .stream .device .name`."""
 
@@ -168,6 +167,7 @@ class Kernel(Generic[P, R_co]):
         name: str | None,
         cores: int | None,
         timeout_ns: int | None,
+        kind: type[Launch] = Launch,
     ) -> Launch:
         """Make what launches with these blocks on this queue share; 107000 if it cannot be launched so."""
         try:
@@ -179,7 +179,7 @@ class Kernel(Generic[P, R_co]):
         engine = engines.get(self.engine)
         if engine is None:
             raise error(207000, f"this Soc has no engine {self.engine!r}; it has {', '.join(engines)}")
-        return Launch(self, engine, count, name if name is not None else self.__name__, queue, cores, timeout_ns)
+        return kind(self, engine, count, name if name is not None else self.__name__, queue, cores, timeout_ns)
 
 
 class Launcher(Generic[P, R_co]):

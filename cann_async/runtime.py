@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ClockName = Literal["wall", "virtual"]
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
 Hook: TypeAlias = Callable[[str, T], object]
 log = logging.getLogger("cann_async")
 
@@ -111,6 +112,7 @@ class Runtime:
         self._machine.launch_blocking = launch_blocking
         self._device_hooks: dict[str, Hook[Device]] = {}
         self._stream_hooks: dict[str, Hook[Stream]] = {}
+        self._abort_hooks: dict[str, Hook[Device]] = {}
         self._clock = self._clock_type(self._machine)
         self._timeline = Timeline(self._machine.records, self._machine.clock, start_ns if kind == "virtual" else 0)
         self._devices = tuple(self._device_type(self, index, chip) for index in range(count))
@@ -179,6 +181,23 @@ class Runtime:
         """
         _hook(self._stream_hooks, name, fn)
 
+    def on_task_abort(self, name: str, fn: Hook[Device] | None) -> None:
+        """Call ``fn(state, device)`` before ("pre") and after ("post") `Device.task_abort`.
+
+        None takes the hook of this name away; a name that is taken is 107000. Mirrors aclrtSetDeviceTaskAbortCallback.
+        """
+        _hook(self._abort_hooks, name, fn)
+
+    def on_failure(self, name: str, fn: Callable[[CannError], object] | None) -> None:
+        """Call ``fn(error)`` for each task that fails, before whoever waits for it goes on.
+
+        The error says which task, on which stream and device. It is called wherever the machine is being driven, so it
+        must be quick and wait for nothing; what it raises is logged. Work that is dropped or cancelled has not failed.
+        None takes the hook of this name away; a name that is taken is 107000. Mirrors
+        aclrtExceptionInfoCallbackRegister, aclrtExceptionInfoCallbackUnregister and aclrtSetExceptionInfoCallback.
+        """
+        _hook(self._machine.failure_hooks, name, fn)
+
     def _tell(self, hooks: dict[str, Hook[T]], state: str, what: T) -> None:
         for fn in list(hooks.values()):
             fn(state, what)
@@ -243,7 +262,7 @@ class Runtime:
         return f"<Runtime, {len(self._devices)} x {self._devices[0].soc.name}, {self._machine.clock.name} clock{state}>"
 
 
-def _hook(hooks: dict[str, Hook[T]], name: str, fn: Hook[T] | None) -> None:
+def _hook(hooks: dict[str, F], name: str, fn: F | None) -> None:
     if fn is None:
         hooks.pop(name, None)
     elif name in hooks:

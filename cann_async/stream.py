@@ -22,6 +22,7 @@ from .kernel import LAUNCHER_CODE, Kernel, Launch
 from .memory import Buffer
 from .memory_tasks import MemoryTasks
 from .ordering import Ordering
+from .overflow import OverflowTasks, Watched
 from .task import Task
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ PLAIN = frozenset({int, float, bool, str})
 """Types of arguments that need no look, for speed; any other that is no array passes as well."""
 
 
-class Stream(Ordering, MemoryTasks):
+class Stream(Ordering, MemoryTasks, OverflowTasks):
     """A FIFO of tasks; made by `create_stream` of a device or context. Streams have no order among each other."""
 
     __slots__ = (
@@ -49,12 +50,14 @@ class Stream(Ordering, MemoryTasks):
         "_depth",
         "_device",
         "_is_default",
+        "_is_watched",
         "_launches",
         "_machine",
         "_modelled",
         "_next_id",
         "_now",
         "_queue",
+        "_saturates",
         "_works",
     )
 
@@ -68,6 +71,8 @@ class Stream(Ordering, MemoryTasks):
         self._modelled = queue.machine.clock.modelled
         self._is_default = is_default
         self._core_limits: dict[str, int] = {}
+        self._saturates = context.device.saturation_mode
+        self._is_watched = False
         self._depth = ENDLESS
         """With so many tasks queued who enqueues must wait: only in the blocking twin."""
         self._launches: dict[object, Launch] = {}
@@ -407,7 +412,10 @@ class Stream(Ordering, MemoryTasks):
         machine = self._machine
         limit = nanoseconds(timeout) if timeout is not None else machine.op_execute_timeout_ns
         cores = self._core_limits.get(kernel.engine, self._device._core_limits.get(kernel.engine))
-        work = kernel.work(self._queue, self._device._engines, blocks, name, cores, limit)
+        kind = Watched if self._is_watched else Launch
+        work = kernel.work(self._queue, self._device._engines, blocks, name, cores, limit, kind)
+        if isinstance(work, Watched):
+            work.overflow = self._device._overflow
         if limit is not None:
             machine.clock.is_watchful = True
         if len(self._launches) >= MANY:  # kernels made on the fly, one per launch: do not keep them all
@@ -415,6 +423,10 @@ class Stream(Ordering, MemoryTasks):
         plain = blocks == 1 and name is None and timeout is None
         self._launches[kernel if plain else (kernel, blocks, name, timeout)] = work
         return work
+
+    def _watch(self, on: bool) -> None:
+        self._is_watched = on
+        self._launches.clear()
 
     def _raise_failure(self) -> None:
         failed = self._queue.failed

@@ -55,6 +55,8 @@ from .soc import Cost as Cost
 from .soc import Soc as Soc
 from .task import Task as Task
 from .timeline import Timeline as Timeline
+from .virtual_memory import AddressRange as AddressRange
+from .virtual_memory import PhysicalMemory as PhysicalMemory
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -23,10 +23,6 @@ PACKAGE = DOCS.parent / "cann_async"
 PAGE = DOCS / "compatibility.md"
 
 REASONS = {
-    "device memory is NumPy's: an address range cannot be mapped anew": """
-        aclrtMallocPhysical aclrtFreePhysical aclrtReserveMemAddress aclrtReleaseMemAddress aclrtMapMem aclrtUnmapMem
-        aclrtMemGetAllocationGranularity
-        """,
     "await `Stream.memcpy_batch`": "aclrtMemcpyBatch",
     "later, with graph capture": """
         aclmdlRICaptureBegin aclmdlRICaptureGetInfo aclmdlRICaptureThreadExchangeMode aclmdlRICaptureEnd
@@ -34,10 +30,6 @@ REASONS = {
         aclmdlRICaptureTaskUpdateEnd aclmdlRIBuildBegin aclmdlRIBindStream aclmdlRIEndTask aclmdlRIBuildEnd
         aclmdlRIUnbindStream aclmdlRIExecute aclmdlRIExecuteAsync aclmdlRIDestroy aclmdlRIAbort
         aclrtRecordEventWithFlag aclrtStreamWaitEventWithFlag
-        """,
-    "later, with overflow detection": """
-        aclrtSetDeviceSatMode aclrtGetDeviceSatMode aclrtGetOverflowStatus aclrtResetOverflowStatus
-        aclrtSetStreamOverflowSwitch aclrtGetStreamOverflowSwitch
         """,
     "later, with allocators of the user": """
         aclrtAllocatorRegister aclrtAllocatorGetByStream aclrtAllocatorUnregister aclrtAllocatorCreateDesc
@@ -53,10 +45,7 @@ REASONS = {
         aclrtSubscribeReport aclrtProcessReport aclrtUnSubscribeReport
         aclrtSubscribeHostFunc aclrtProcessHostFunc aclrtUnSubscribeHostFunc
         """,
-    "later: callbacks around failures, and a stop that keeps what is queued": """
-        aclrtExceptionInfoCallbackRegister aclrtExceptionInfoCallbackUnregister aclrtSetExceptionInfoCallback
-        aclrtSetDeviceTaskAbortCallback aclrtStreamStop
-        """,
+    "only for streams that are used from the device side": "aclrtStreamStop",
     "devices and their hosts are one process": """
         aclrtIpcGetEventHandle aclrtIpcOpenEventHandle aclrtNotifyGetExportKey aclrtNotifyImportByKey
         aclrtIpcMemGetExportKey aclrtIpcMemSetImportPid aclrtIpcMemImportByKey aclrtIpcMemClose

@@ -16,7 +16,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..errors import DeadlockError, error
 from .bodies import Bodies
@@ -32,6 +32,7 @@ from .workers import Arrival, DeviceThread, Workers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ..errors import CannError
     from ..soc import Soc
     from .completion import Awaiter, Sleeper
     from .hosts import HostLoop
@@ -94,6 +95,8 @@ class Machine:
         """Whose heads wait for a value in device memory."""
         self.faults: Callable[[Item], bool] | None = None
         self.launch_blocking = False
+        self.failure_hooks: dict[str, Callable[[CannError], object]] = {}
+        """Who is told of each task that fails."""
         self.op_wait_timeout_ns: int | None = None
         self.op_execute_timeout_ns: int | None = None
         self._timers = Work("timer", None)
@@ -172,6 +175,14 @@ class Machine:
             if waiter.blocks == thread:
                 waiter.problem = error(*NEEDED_HERE)
                 waiter.wake()
+
+    def tell_failure(self, failure: object) -> None:
+        """Tell the hooks of a failure; one that raises is logged."""
+        for fn in list(self.failure_hooks.values()):
+            try:
+                fn(cast("CannError", failure))
+            except Exception:
+                log.exception("a hook for failures has raised")
 
     def memory_changed(self) -> None:
         """Have all look again who wait for a value in device memory."""

@@ -217,6 +217,8 @@ class Scheduler:
             self._record(item)
             if item.state == FAILED:
                 item.queue.failed.append(item)
+                if self._machine.failure_hooks:
+                    self._machine.tell_failure(item.outcome)
                 domain = item.queue.domain
                 if domain.stops and domain.failure is None:
                     self._stop(domain, item)

@@ -51,11 +51,17 @@ class Soc:
     max_streams: int = 1984
     max_events: int = 65536
     max_notifies: int = 8192
+    has_infinity: bool = True
+    """Whether overflows can become infinite (INFNAN mode); a chip without it always saturates."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.name != "name" and not value > 0 and field.name not in ("copy_latency_ns", "launch_ns"):
+            if (
+                field.name != "name"
+                and not value > 0
+                and field.name not in ("copy_latency_ns", "launch_ns", "has_infinity")
+            ):
                 raise ValueError(f"Soc.{field.name} must be more than 0, not {value!r}")
 
     def replace(self, **changes: object) -> Soc:

@@ -21,6 +21,7 @@ PRESETS: dict[str, Soc] = {
         d2d_bandwidth=80e9,
         max_streams=1024,
         max_events=1023,
+        has_infinity=False,
     ),
     "ascend310b": Soc(
         name="ascend310b",
@@ -36,6 +37,7 @@ PRESETS: dict[str, Soc] = {
         d2h_bandwidth=8e9,
         d2d_bandwidth=20e9,
         max_streams=512,
+        has_infinity=False,
     ),
 }
 

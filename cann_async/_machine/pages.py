@@ -1,0 +1,99 @@
+"""Pages of virtual memory: addresses without memory, memory without addresses, and the one put at the other.
+
+Only `virtual_memory` uses it, and only Linux has what it needs. What is looked at stays: addresses and memory are given
+back when the last NumPy view of them has gone, because each view keeps its `Pages`, and these keep their `Reservation`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import sys
+
+from ..errors import error
+
+GRANULARITY = 2 << 20
+_PROT_NONE = 0
+_FIXED = 0x10
+_NORESERVE = 0x4000
+
+
+def _system() -> ctypes.CDLL:
+    if not sys.platform.startswith("linux"):
+        raise error(207000, f"virtual memory needs Linux, and this is {sys.platform}")
+    system = ctypes.CDLL(None, use_errno=True)
+    system.mmap.restype = ctypes.c_void_p
+    system.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    system.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    return system
+
+
+def _map(system: ctypes.CDLL, address: int | None, nbytes: int, protection: int, flags: int, file: int) -> int:
+    found: int | None = system.mmap(address, nbytes, protection, flags, file, 0)
+    if found is None or found == ctypes.c_void_p(-1).value:
+        reason = os.strerror(ctypes.get_errno())
+        raise error(207001, f"the system does not map {nbytes} bytes: {reason}")
+    return found
+
+
+class Reservation:
+    """Addresses that nothing else in the process will get."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.system = _system()
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+        self._nbytes = nbytes + GRANULARITY
+        self._start = _map(self.system, None, self._nbytes, _PROT_NONE, flags, -1)
+        self.address = -(-self._start // GRANULARITY) * GRANULARITY
+
+    def __del__(self) -> None:
+        start: int | None = getattr(self, "_start", None)
+        if start is not None:
+            self.system.munmap(start, self._nbytes)
+
+
+class Memory:
+    """Bytes without an address."""
+
+    def __init__(self, nbytes: int) -> None:
+        _system()
+        self.nbytes = nbytes
+        self.file = os.memfd_create("cann_async")
+        try:
+            os.ftruncate(self.file, nbytes)
+        except OSError as problem:
+            raise error(207001, f"the system does not give {nbytes} bytes: {problem}") from problem
+
+    def __del__(self) -> None:
+        file: int | None = getattr(self, "file", None)
+        if file is not None:
+            os.close(file)
+
+
+class Pages:
+    """Memory put at addresses of a reservation."""
+
+    def __init__(self, reservation: Reservation, offset: int, memory: Memory) -> None:
+        self._reservation = reservation
+        self._memory = memory
+        self.address = reservation.address + offset
+        self.nbytes = memory.nbytes
+        protection = mmap.PROT_READ | mmap.PROT_WRITE
+        _map(reservation.system, self.address, self.nbytes, protection, mmap.MAP_SHARED | _FIXED, memory.file)
+        self._is_mapped = True
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_mapped", False):
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED
+            self._reservation.system.mmap(self.address, self.nbytes, _PROT_NONE, flags, -1, 0)
+
+
+class View:
+    """Adjacent pages as bytes for NumPy; whoever looks at them keeps them."""
+
+    __slots__ = ("__array_interface__", "_pages")
+
+    def __init__(self, address: int, nbytes: int, pages: tuple[Pages, ...]) -> None:
+        self._pages = pages
+        self.__array_interface__ = {"version": 3, "data": (address, False), "shape": (nbytes,), "typestr": "|u1"}
