@@ -11,7 +11,7 @@ import inspect
 import operator
 from typing import TYPE_CHECKING, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, final, overload
 
-from ._machine.task import Gauge, Work
+from ._machine.task import NEVER_LIGHT, Gauge, Work
 from .errors import error
 from .soc import Cost
 
@@ -67,7 +67,10 @@ class Launch(Work):
         timeout_ns: int | None,
     ) -> None:
         limit = engine.capacity if cores is None else min(cores, engine.capacity)
-        super().__init__(name, engine, min(blocks, limit), kernel.gauges.setdefault(blocks, Gauge()))
+        gauge = kernel.gauges.setdefault(blocks, Gauge())
+        if timeout_ns is not None:  # only on a worker it can be given up
+            gauge = NEVER_LIGHT
+        super().__init__(name, engine, min(blocks, limit), gauge)
         self.timeout_ns = timeout_ns
         self.kernel = kernel
         self._all_blocks = [Block(index, blocks, self) for index in range(blocks)] if kernel.per_block else []

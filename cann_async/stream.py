@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 MANY = 256
-ENDLESS = 1 << 62
 PLAIN = frozenset({int, float, bool, str})
 """Types of arguments that need no look, for speed; any other that is no array passes as well."""
 
@@ -49,6 +48,7 @@ class Stream(Ordering, MemoryTasks, OverflowTasks):
         "_core_limits",
         "_depth",
         "_device",
+        "_is_blocking",
         "_is_default",
         "_is_watched",
         "_launches",
@@ -73,7 +73,8 @@ class Stream(Ordering, MemoryTasks, OverflowTasks):
         self._core_limits: dict[str, int] = {}
         self._saturates = context.device.saturation_mode
         self._is_watched = False
-        self._depth = ENDLESS
+        self._is_blocking = queue.machine.launch_blocking
+        self._depth: int | None = None
         """With so many tasks queued who enqueues must wait: only in the blocking twin."""
         self._launches: dict[object, Launch] = {}
         self._works: dict[tuple[str, str | None], Work] = {}
@@ -109,7 +110,7 @@ class Stream(Ordering, MemoryTasks, OverflowTasks):
         if work is None:
             work = self._launch_work(kernel, blocks, name, timeout)
         tasks = queue.tasks
-        if len(tasks) >= self._depth:
+        if self._depth is not None and len(tasks) >= self._depth:
             self._wait_for_room()
         nbytes = 0
         given = args
@@ -135,7 +136,7 @@ class Stream(Ordering, MemoryTasks, OverflowTasks):
             self._machine.post(queue)
         if not number & 1023:
             self._machine.breathe(number)
-        if self._machine.launch_blocking:
+        if self._is_blocking:
             self._finish(task)
         return task
 
@@ -322,7 +323,7 @@ class Stream(Ordering, MemoryTasks, OverflowTasks):
 
     async def _have_room(self) -> None:
         queue = self._queue
-        while len(queue.tasks) >= self._depth:
+        while self._depth is not None and len(queue.tasks) >= self._depth:
             first = queue.head or queue.tasks[0]
             await Ended(first)
             _raise_if_dropped(first)
@@ -365,7 +366,7 @@ class Stream(Ordering, MemoryTasks, OverflowTasks):
         queue, machine = self._queue, self._machine
         if queue.closed is not None:
             raise queue.closed.error()
-        if len(queue.tasks) >= self._depth:
+        if self._depth is not None and len(queue.tasks) >= self._depth:
             self._wait_for_room()
         frame = sys._getframe(up)
         task: Task[object] = Task(

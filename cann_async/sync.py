@@ -121,7 +121,7 @@ class Stream(_With, _stream.Stream):
 
     def drain(self) -> None:
         """Wait until fewer tasks are pending than the queue holds; see `cann_async.Stream.drain`."""
-        run_blocking(self._drain(self._depth))
+        run_blocking(self._drain(self._device.soc.queue_depth))
 
     def abort(self) -> None:
         """Kill what runs and drop what is queued; see `cann_async.Stream.abort`."""

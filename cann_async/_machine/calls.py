@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..errors import error
 from .bodies import current_body
-from .task import RUNNING, Gauge, Item, Work
+from .task import NEVER_LIGHT, RUNNING, Item, Work
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,20 +34,13 @@ NEEDED_HERE = (
 )
 
 
-class _NeverLight(Gauge):
-    """A callback does not run in place: it is the program's code, and may take its time."""
-
-    def was_light(self, nbytes: int) -> None:
-        """Learn nothing."""
-
-
 class HostCall(Work):
     """A callback; ``args`` are the context, the function and its arguments."""
 
     __slots__ = ("is_asynchronous", "may_wait", "place")
 
     def __init__(self, name: str, engine: Engine, place: Place | None, *, is_asynchronous: bool) -> None:
-        super().__init__(name, engine, gauge=_NeverLight())
+        super().__init__(name, engine, gauge=NEVER_LIGHT)  # it is the program's code, and may take its time
         self.is_asynchronous = is_asynchronous
         self.place = place
         self.may_wait = isinstance(place, _Box)

@@ -56,6 +56,8 @@ class Clock(ABC):
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self.timers: Due = []
+        """On the wall clock: what ends when, besides work. On the virtual clock they stand among the work."""
         self._lock = threading.Lock()
 
     @abstractmethod
@@ -82,7 +84,6 @@ class WallClock(Clock):
         self.now = time.perf_counter_ns
         self.origin_ns = self.now()
         self._deadline = 0
-        self.timers: Due = []
         self._most_timers = MANY
 
     def run(self, deadline_ns: int) -> None:
@@ -115,7 +116,7 @@ class WallClock(Clock):
             return False
         work = item.work
         item.state = RUNNING
-        if item.nbytes > work.gauge.limit or work.timeout_ns is not None:  # only on a worker it can be given up
+        if item.nbytes > work.gauge.limit:
             self.machine.workers.put(item)
             return False
         start = self.last_ns

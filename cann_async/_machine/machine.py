@@ -70,6 +70,7 @@ class Machine:
             raise FORKED.error()
         self.clock: Clock = WallClock(self) if clock == "wall" else VirtualClock(self, start_ns)
         self.now = self.clock.now
+        self._timed = self.clock.timers
         self.records = Records(keep=record)
         self.inbox: deque[Queue] = deque()
         self.arrivals: deque[Arrival] = deque()
@@ -257,8 +258,8 @@ class Machine:
         """Whether a driver would find something to do."""
         if self.called or self.inbox or self.arrivals or self.bodies.woken:
             return True
-        clock = self.clock
-        return isinstance(clock, WallClock) and bool(clock.timers) and clock.timers[0][0] <= clock.now()
+        timers = self._timed
+        return bool(timers) and timers[0][0] <= self.now()
 
     def kick(self) -> None:
         """Have whoever waits on the virtual clock try again to drive; the wall clock needs none."""

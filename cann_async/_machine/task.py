@@ -73,6 +73,16 @@ class Gauge:
 ALWAYS_LIGHT = Gauge(1 << 62)
 
 
+class _NeverLight(Gauge):
+    """It has to run on a worker, however little it costs."""
+
+    def was_light(self, nbytes: int) -> None:
+        """Learn nothing."""
+
+
+NEVER_LIGHT = _NeverLight()
+
+
 class Work:
     """What all items of one kind share: a name, the engine (None: the scheduler's own), the cores, and the body."""
 
