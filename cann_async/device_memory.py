@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._machine.arena import Arena, host_arena, is_pinned, is_registered, register, unregister
-from ._machine.pages import GRANULARITY
+from ._machine.pages import GRANULARITY, import_memory
 from ._machine.queue import Queue
 from ._machine.task import DONE
 from .dtypes import device_dtype
@@ -207,6 +207,15 @@ class DeviceMemory:
         """
         self._check()
         return PhysicalMemory(self._this, operator.index(nbytes))
+
+    def import_physical(self, key: str) -> PhysicalMemory:
+        """Open the memory that another process has exported; mirrors aclrtMemImportFromShareableHandle.
+
+        107000 if there is no such memory any more, if this process may not, or has exported it itself.
+        """
+        self._check()
+        memory = import_memory(key)
+        return PhysicalMemory(self._this, memory.nbytes, memory)
 
     def reserve_memory(self, nbytes: int) -> AddressRange:
         """Reserve addresses that have no memory yet; mirrors aclrtReserveMemAddress.

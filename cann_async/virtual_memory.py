@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 import operator
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from ._machine.pages import GRANULARITY, Memory, Pages, Reservation, View
+from ._machine.pages import GRANULARITY, Export, Memory, Pages, Reservation, View
 from .dtypes import device_dtype
 from .errors import error
 from .memory import Allocation, Buffer, _freed_like
@@ -35,10 +36,12 @@ def _check_size(nbytes: int, what: str) -> None:
 class PhysicalMemory:
     """Memory of a device that has no address until it is mapped."""
 
-    def __init__(self, device: Device, nbytes: int) -> None:
+    def __init__(self, device: Device, nbytes: int, memory: Memory | None = None) -> None:
         _check_size(nbytes, "memory")
         self._place = device._memory().allocate(nbytes)  # counts among the device's memory; nobody looks at it
-        self._memory: Memory | None = Memory(nbytes)
+        self._memory: Memory | None = memory if memory is not None else Memory(nbytes)
+        self._export: Export | None = None
+        self._is_imported = memory is not None
         self._device = device
         self.nbytes = nbytes
 
@@ -47,10 +50,29 @@ class PhysicalMemory:
         """The device whose memory it is."""
         return self._device
 
+    def export(self, *, check_pids: bool = True) -> str:
+        """Give a key with which another process can import this memory, once; mirrors aclrtMemExportToShareableHandle.
+
+        With `check_pids` only the processes that `allow` names. A second export, and one of imported memory, is 107000.
+        This process must live, and keep the memory, until the other one has imported it.
+        """
+        memory = self._take()
+        if self._export is not None or self._is_imported:
+            raise error(107000, f"{self!r} {'was imported' if self._is_imported else 'has been exported already'}")
+        self._export = Export(memory, checks_pids=check_pids)
+        return self._export.key
+
+    def allow(self, pids: Iterable[int]) -> None:
+        """Let these processes import it; 107000 before `export`. Mirrors aclrtMemSetPidToShareableHandle."""
+        self._take()
+        if self._export is None:
+            raise error(107000, f"{self!r} has not been exported")
+        self._export.allow(map(operator.index, pids))
+
     def free(self) -> None:
         """Give it back, as soon as it is mapped nowhere; twice is 107000. Mirrors aclrtFreePhysical."""
         self._take()
-        self._memory = None
+        self._memory = self._export = None
         del self._place
 
     def _take(self) -> Memory:

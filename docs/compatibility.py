@@ -46,7 +46,7 @@ REASONS = {
         aclrtSubscribeHostFunc aclrtProcessHostFunc aclrtUnSubscribeHostFunc
         """,
     "only for streams that are used from the device side": "aclrtStreamStop",
-    "devices and their hosts are one process": """
+    "share physical memory instead, `PhysicalMemory.export`; the rest of one device is of one process": """
         aclrtIpcGetEventHandle aclrtIpcOpenEventHandle aclrtNotifyGetExportKey aclrtNotifyImportByKey
         aclrtIpcMemGetExportKey aclrtIpcMemSetImportPid aclrtIpcMemImportByKey aclrtIpcMemClose
         """,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import numpy as np
@@ -11,7 +12,6 @@ import cann_async as ca
 from cann_async import sync
 
 pytestmark = [
-    pytest.mark.asyncio,
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="virtual memory is had from Linux"),
 ]
 CLOCKS = pytest.mark.parametrize("clock", ["wall", "virtual"])
@@ -33,6 +33,7 @@ def _refused(function, *args):
 
 
 @CLOCKS
+@pytest.mark.asyncio
 async def test_a_buffer_over_two_pieces_is_a_buffer_like_any_other(clock):
     """Copies and kernels work on it, and it has the addresses of the range."""
     async with ca.open_device(0, clock=clock) as device, device.create_stream() as stream:
@@ -51,6 +52,7 @@ async def test_a_buffer_over_two_pieces_is_a_buffer_like_any_other(clock):
         assert (await addresses.buffer((1,), np.float32, offset=PIECE // 2).get() == 123).all()
 
 
+@pytest.mark.asyncio
 async def test_memory_keeps_its_bytes_without_an_address():
     """Unmapped and mapped elsewhere it is the same memory, and mapped twice it is seen twice."""
     async with ca.open_device(0, clock="virtual") as device:
@@ -65,6 +67,7 @@ async def test_memory_keeps_its_bytes_without_an_address():
         assert (await addresses.buffer(9, offset=PIECE).get()).tolist() == [9] * 8 + [7]
 
 
+@pytest.mark.asyncio
 async def test_it_counts_among_the_memory_of_the_device():
     """Until it is freed and mapped nowhere; more than there is is 207001."""
     async with ca.open_device(0, clock="virtual", soc=ca.Soc(memory_bytes=16 * MIB)) as device:
@@ -82,6 +85,7 @@ async def test_it_counts_among_the_memory_of_the_device():
         assert device.memory_info()[0] == 16 * MIB
 
 
+@pytest.mark.asyncio
 async def test_what_does_not_fit_is_refused_and_changes_nothing():
     """107000, each time."""
     async with ca.open_device(0, clock="virtual", devices=2) as device:
@@ -106,6 +110,7 @@ async def test_what_does_not_fit_is_refused_and_changes_nothing():
 
 
 @CLOCKS
+@pytest.mark.asyncio
 async def test_queued_work_keeps_what_it_uses(clock):
     """An unmap makes buffers stale at once, and takes the pages from under no kernel."""
     async with ca.open_device(0, clock=clock) as device, device.create_stream() as stream:
@@ -129,6 +134,7 @@ async def test_queued_work_keeps_what_it_uses(clock):
 
 
 @CLOCKS
+@pytest.mark.asyncio
 async def test_a_reset_makes_it_all_stale(clock):
     """Errors, and no crash."""
     async with ca.open_device(0, clock=clock) as device:
@@ -142,7 +148,63 @@ async def test_a_reset_makes_it_all_stale(clock):
         assert _refused(addresses.unmap) == 107000
 
 
-async def test_the_blocking_twin_has_buffers_of_its_own():
+IMPORTER = """
+import sys
+from cann_async import CannError, sync
+with sync.open_device(0, clock="virtual") as device:
+    try:
+        memory = device.import_physical(input())
+    except CannError as refused:
+        sys.exit(f"refused with {refused.code}")
+    addresses = device.reserve_memory(memory.nbytes)
+    addresses.map(memory)
+    x = addresses.buffer(4)
+    print(x.get().tolist())
+    device.memset(x, 45)
+"""
+
+
+def _import(key: str, allowing: ca.PhysicalMemory | None = None) -> tuple[str, str]:
+    """Start a process that imports, let it in, and give what it has said and complained of."""
+    command = [sys.executable, "-c", IMPORTER]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as importer:
+        if allowing is not None:
+            allowing.allow([importer.pid])
+        said, complained = importer.communicate(f"{key}\n", timeout=60)
+    return said.strip(), complained.strip()
+
+
+@pytest.mark.timeout(120)
+def test_another_process_reads_and_writes_exported_memory():
+    """The sample of sharing without a list of processes: the importer reads 123."""
+    with sync.open_device(0, clock="virtual") as device:
+        memory, addresses = device.malloc_physical(PIECE), device.reserve_memory(PIECE)
+        addresses.map(memory)
+        x = addresses.buffer(4)
+        device.memset(x, 123)
+        key = memory.export(check_pids=False)
+        assert _refused(memory.export) == 107000
+        assert _refused(device.import_physical, key) == 107000  # in the exporting process
+        assert _refused(device.import_physical, "nothing") == 107000
+        assert _import(key) == ("[123, 123, 123, 123]", "")
+        assert x.get().tolist() == [45] * 4
+
+
+@pytest.mark.timeout(120)
+def test_only_processes_of_the_list_may_import():
+    """The sample with a list of processes."""
+    with sync.open_device(0, clock="virtual") as device:
+        memory = device.malloc_physical(PIECE)
+        assert _refused(memory.allow, [1]) == 107000
+        key = memory.export()
+        assert _import(key) == ("", "refused with 107000")
+        assert _import(key, allowing=memory) == ("[0, 0, 0, 0]", "")
+        memory.free()
+        assert _import(key) == ("", "refused with 107000")
+
+
+def test_the_blocking_twin_has_buffers_of_its_own():
     """They block."""
     with sync.open_device(0, clock="virtual") as device:
         addresses = device.reserve_memory(PIECE)

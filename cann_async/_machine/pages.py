@@ -7,9 +7,13 @@ back when the last NumPy view of them has gone, because each view keeps its `Pag
 from __future__ import annotations
 
 import ctypes
+import json
 import mmap
 import os
+import secrets
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 
 from ..errors import error
 
@@ -54,21 +58,79 @@ class Reservation:
 
 
 class Memory:
-    """Bytes without an address."""
+    """Bytes without an address; of `file`, or new ones."""
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, file: int | None = None) -> None:
         _system()
         self.nbytes = nbytes
-        self.file = os.memfd_create("cann_async")
-        try:
-            os.ftruncate(self.file, nbytes)
-        except OSError as problem:
-            raise error(207001, f"the system does not give {nbytes} bytes: {problem}") from problem
+        self.label = f"cann_async-{secrets.token_hex(8)}"
+        """The number of a file comes again, this does not."""
+        self.file = file if file is not None else os.memfd_create(self.label)
+        if file is None:
+            try:
+                os.ftruncate(self.file, nbytes)
+            except OSError as problem:
+                raise error(207001, f"the system does not give {nbytes} bytes: {problem}") from problem
 
     def __del__(self) -> None:
         file: int | None = getattr(self, "file", None)
         if file is not None:
             os.close(file)
+
+
+class Export:
+    """Memory that other processes may open by `key`, while this process lives and keeps it.
+
+    Who may is written in a file beside it, so that the importer can look: nobody guards it, as all are one user's.
+    """
+
+    def __init__(self, memory: Memory, *, checks_pids: bool) -> None:
+        self._memory = memory
+        self._pids: set[int] = set()
+        self._checks_pids = checks_pids
+        self._list = Memory(GRANULARITY)
+        self.key = f"{os.getpid()}:{memory.nbytes}:{_place(memory)}:{_place(self._list)}"
+        self.allow(())
+
+    def allow(self, pids: Iterable[int]) -> None:
+        """Let these processes in as well."""
+        self._pids.update(pids)
+        allowed = sorted(self._pids) if self._checks_pids else None
+        os.pwrite(self._list.file, json.dumps(allowed).encode().ljust(GRANULARITY), 0)
+
+
+def import_memory(key: str) -> Memory:
+    """Open what another process has exported; 107000 if that cannot be, with the reason."""
+    _system()
+    try:
+        owner, size, memory, allowed = key.split(":")
+        pid, nbytes = int(owner), int(size)
+    except ValueError:
+        raise error(107000, f"{key!r} is no key of exported memory") from None
+    if pid == os.getpid():
+        raise error(107000, "this process has exported the memory itself", "Use what was exported.")
+    try:
+        beside = _open(pid, allowed, os.O_RDONLY)
+        with os.fdopen(beside, "rb") as text:
+            pids = json.loads(text.read())
+        if pids is None or os.getpid() in pids:
+            return Memory(nbytes, _open(pid, memory, os.O_RDWR))
+    except (OSError, ValueError) as problem:
+        raise error(107000, f"process {pid} no longer exports this memory: {problem}") from problem
+    raise error(107000, f"process {os.getpid()} is not among those that may import this memory: {pids}")
+
+
+def _place(memory: Memory) -> str:
+    return f"{memory.file}/{memory.label}"
+
+
+def _open(pid: int, place: str, flags: int) -> int:
+    """Open a file of another process, if what has this number there is still the one that is meant."""
+    number, label = place.split("/")
+    path = Path(f"/proc/{pid}/fd/{int(number)}")
+    if label not in str(path.readlink()):
+        raise OSError("it has been freed")
+    return os.open(path, flags)
 
 
 class Pages:
