@@ -97,9 +97,9 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def model(session: nox.Session) -> None:
-    """Compare 20,000 random programs with the reference models; half an hour, not for CI."""
+    """Compare 20,000 random programs with the reference models; a quarter of an hour or more, not for CI."""
     session.install(".", "--group", "test")
-    tests = ("tests/test_model.py", "tests/test_model_semantics.py")
+    tests = ("tests/test_model.py", "tests/test_model_semantics.py", "tests/test_memory_tasks.py")
     session.run("pytest", *tests, *session.posargs, env={"MODEL_EXAMPLES": "20000"})
 
 
