@@ -282,6 +282,7 @@ class Device(DeviceMemory):
     async def release(self) -> int:
         """Count one user less; the last one waits for the default context's work and resets the device.
 
+        While contexts that somebody has made are alive, only the default context ends, and memory stays.
         Without any user it is 507007. Mirrors aclrtResetDevice.
         """
         return await self._release()
@@ -294,8 +295,27 @@ class Device(DeviceMemory):
             lasts = [queue.last for queue in self._default_context._queues if queue.last is not None]
             for last in lasts:
                 await Ended(last)
-            await self._reset()
+            if any(context and not context._is_default for context in list(self._contexts)):
+                self._renew_default_context()
+            else:
+                await self._reset()
         return self._users
+
+    def _renew_default_context(self) -> None:
+        """End the default context alone: who has made others, perhaps in another thread, still uses the device."""
+        tell = self._runtime._tell
+        tell(self._runtime._device_hooks, "reset_pre", self)
+        context = self._default_context
+        gone = Refusal(507007, f"the default context of npu:{self._index} has been reset", "Make its streams anew.")
+        queues = list(context._queues)
+        for queue in queues:
+            queue.closed = gone
+        self._machine.drop(queues, gone.error())
+        context._closed = gone
+        for queue in queues:
+            context._release_queue(queue)
+        self._default_context = self._context_type(self, is_default=True)
+        tell(self._runtime._device_hooks, "reset_post", self)
 
     async def close(self) -> None:
         """Close the runtime of a device made by `open_device`; any other device waits for its work."""

@@ -1018,3 +1018,28 @@ async def test_launch_blocking_raises_at_the_line_that_launches(clock):
         x = device.zeros(4, np.int32)
         assert stream.memset(x, 1).done()
         await stream.close()
+
+
+@both
+@pytest.mark.asyncio
+async def test_the_last_release_leaves_contexts_of_others_alone(clock):
+    """A worker's set and reset of the device end the default context, and not the one that the main thread has made."""
+    async with ca.Runtime(soc=SOC, clock=clock) as runtime:
+        device = runtime.device()
+        context = device.create_context()
+        kept, buffer = context.create_stream(), device.malloc(64)
+        device.retain()
+        default = device.default_stream
+        assert await device.release() == 0
+        with pytest.raises(ca.CannError) as ended:
+            default.record()
+        assert ended.value.code == 507007
+        kept.memset(buffer, 5)
+        await kept.synchronize()
+        assert (await buffer.get() == 5).all()
+        assert device.default_stream.query()
+        await context.destroy()
+        device.retain()
+        assert await device.release() == 0
+        with pytest.raises(ca.UsageError):
+            buffer.free()  # nobody was left: this time all was reset
