@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ._machine.task import Work
+from ._machine.task import RUNNING, Work
 from .errors import error
 from .kernel import Launch
 from .memory import Array, Buffer
@@ -32,9 +32,14 @@ class Overflow:
     def __init__(self) -> None:
         self.happened = False
 
-    def note(self, kind: str, flags: int) -> None:
-        """Be told by NumPy."""
-        self.happened = True
+    def watch(self, item: Item) -> np.errstate:
+        """Have NumPy report what it sees in the body; one that was killed and computes on is no longer heard."""
+
+        def note(kind: str, flags: int) -> None:
+            if item.state == RUNNING:
+                self.happened = True
+
+        return np.errstate(over="call", invalid="call", divide="call", call=note)
 
 
 class Watched(Launch):
@@ -46,14 +51,12 @@ class Watched(Launch):
 
     def run(self, item: Item) -> object:
         """Run the body and let NumPy report."""
-        note = self.overflow.note
-        with np.errstate(over="call", invalid="call", divide="call", call=note):
+        with self.overflow.watch(item):
             return super().run(item)
 
     async def run_async(self, item: Item) -> object:
         """Run an ``async def`` body; what NumPy reports belongs to its own context."""
-        note = self.overflow.note
-        with np.errstate(over="call", invalid="call", divide="call", call=note):
+        with self.overflow.watch(item):
             return await super().run_async(item)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 
@@ -16,6 +17,13 @@ CLOCKS = pytest.mark.parametrize("clock", ["wall", "virtual"])
 def wrong(block: ca.Block) -> None:
     """Fail."""
     raise ValueError("wrong")
+
+
+@ca.kernel(cost=lambda launch, gate: ca.Cost(seconds=1.0))
+def slow(block: ca.Block, gate: threading.Event | None) -> None:
+    """Take too long."""
+    if gate is not None:
+        gate.wait(10)
 
 
 @ca.kernel
@@ -43,6 +51,28 @@ async def test_a_hook_hears_of_every_failure_before_who_waits(clock):
                 await stream.launch(wrong)
             assert len(heard) == 1
             runtime.on_failure("unknown", None)
+
+
+@CLOCKS
+@pytest.mark.parametrize("how", ["raises", "runs for too long", "waits for too long"])
+async def test_a_task_ends_only_when_its_hook_has_heard(clock, how):
+    """Nobody who looks can see the failure before the hook has."""
+    async with ca.Runtime(clock=clock) as runtime:
+        ends: list[bool] = []
+        runtime.on_failure("test", lambda error: ends.append(task.done()))
+        device = runtime.device()
+        async with device.create_stream() as stream:
+            gate = threading.Event()
+            if how == "raises":
+                task = stream.launch(wrong)
+            elif how == "runs for too long":
+                task = stream.launch(slow, gate if clock == "wall" else None, timeout=0.01)
+            else:
+                task = stream.wait(device.create_event(kind="sync latch"), timeout=0.01)
+            with pytest.raises(ca.CannError):
+                await task
+            gate.set()
+            assert ends == [False]
 
 
 async def test_names_of_hooks_are_unique_and_hooks_are_functions():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,32 @@ async def test_an_overflow_is_seen_until_it_is_reset(clock, kernel, dtype):
             assert await _status(device, stream) == 1
             stream.reset_overflow_status()
             assert await _status(device, stream) == 0
+
+
+async def test_a_killed_body_is_no_longer_heard():
+    """What it computes after its timeout says nothing about the device."""
+    killed, ended = threading.Event(), threading.Event()
+
+    @ca.kernel
+    def late(block: ca.Block, x: np.ndarray) -> None:
+        killed.wait(10)
+        np.multiply(x, x, out=x)
+        ended.set()
+
+    async with ca.open_device(0) as device:
+        device.set_saturation_mode(True)
+        async with device.create_stream() as stream:
+            stream.set_overflow_switch(True)
+            large = await device.upload(np.array([np.finfo(np.float32).max], np.float32))
+            with pytest.raises(ca.ExecutionError):
+                await stream.launch(late, large, timeout=0.01)
+            killed.set()
+            assert ended.wait(10)
+            assert await _status(device, stream) == 0
+            await stream.launch(square, large)
+            assert await _status(device, stream) == 0  # infinite already
+            await stream.launch(square, await device.upload(np.array([1e30], np.float32)))
+            assert await _status(device, stream) == 1
 
 
 @CLOCKS

@@ -16,7 +16,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ..errors import DeadlockError, error
 from .bodies import Bodies
@@ -177,11 +177,11 @@ class Machine:
                 waiter.problem = error(*NEEDED_HERE)
                 waiter.wake()
 
-    def tell_failure(self, failure: object) -> None:
+    def tell_failure(self, failure: CannError) -> None:
         """Tell the hooks of a failure; one that raises is logged."""
         for fn in list(self.failure_hooks.values()):
             try:
-                fn(cast("CannError", failure))
+                fn(failure)
             except Exception:
                 log.exception("a hook for failures has raised")
 

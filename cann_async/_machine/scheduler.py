@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import CannError, ExecutionError, one_line
 from .queue import Refusal
-from .task import CANCELLED, DONE, DROPPED, FAILED, QUEUED, RUNNING, TIMEOUTS, Item, blame
+from .task import CANCELLED, DONE, DROPPED, FAILED, QUEUED, RUNNING, TIMEOUTS, Item, end_failed
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -164,8 +164,8 @@ class Scheduler:
             f"{limit / 1e9:g} s and was killed",
             "Give the launch a longer timeout, or find out what it waits for.",
         )
-        blame(item, failure)
-        item.outcome, item.state, item.finished = failure, FAILED, self._now()
+        item.finished = self._now()
+        end_failed(item, failure)
         if item.queue.head is item:
             self.retire(item)
 
@@ -203,8 +203,7 @@ class Scheduler:
             item.outcome = None
             item.state = DONE
         except CannError as problem:
-            blame(item, problem)
-            item.outcome, item.state = problem, FAILED
+            end_failed(item, problem)
             if problem.code in ABORTS:  # what stands behind it relies on something that will never happen
                 for behind in _take_all(item.queue):
                     behind.outcome, behind.state = problem, DROPPED
@@ -217,8 +216,6 @@ class Scheduler:
             self._record(item)
             if item.state == FAILED:
                 item.queue.failed.append(item)
-                if self._machine.failure_hooks:
-                    self._machine.tell_failure(item.outcome)
                 domain = item.queue.domain
                 if domain.stops and domain.failure is None:
                     self._stop(domain, item)

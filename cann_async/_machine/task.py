@@ -233,7 +233,15 @@ def fail(item: Item, problem: BaseException) -> None:
         + (f": {said}" if said else ""),
     )
     failure.__cause__ = problem
+    end_failed(item, failure)
+
+
+def end_failed(item: Item, failure: CannError) -> None:
+    """End the item with this failure, as the driver; the hooks hear of it before anybody can see it."""
     blame(item, failure)
+    machine = item.queue.machine
+    if machine.failure_hooks:
+        machine.tell_failure(failure)
     item.outcome = failure
     item.state = FAILED
 
