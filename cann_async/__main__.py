@@ -31,6 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"cann-async {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands)
+    _add_run(commands)
     return parser
 
 
@@ -54,6 +55,46 @@ def _demo(arguments: argparse.Namespace) -> int:
     from .demo import demo  # it needs all of the package, and --help does not
 
     return demo(arguments.output)
+
+
+def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "Run a pyACL program unchanged: `import acl` gives the simulated NPU."
+    parser = commands.add_parser(
+        "run",
+        help="run a pyACL program",
+        description=text,
+        usage="%(prog)s [options] (program.py | -m module) [args ...]",
+    )
+    parser.add_argument("--clock", choices=("wall", "virtual"), help="wall (default): as fast as it goes")
+    parser.add_argument("--soc", help="the chip to simulate (default: ascend910b)")
+    parser.add_argument("--devices", type=int, help="how many devices there are (default: 1)")
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse queued copies whose direction contradicts the addresses"
+    )
+    parser.add_argument(
+        "--kernels", action="append", default=[], metavar="MODULE", help="import a module that registers kernels"
+    )
+    parser.add_argument("--trace", type=_trace_path, metavar="FILE", help="save what has run, for Perfetto")
+    parser.add_argument("-m", dest="module", action="store_true", help="the program is a module")
+    parser.add_argument("program", help="the program to run")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what it is given")
+    parser.set_defaults(command=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from .launcher import launch
+
+    return launch(
+        arguments.program,
+        arguments.arguments,
+        is_module=arguments.module,
+        kernels=arguments.kernels,
+        trace=arguments.trace,
+        clock=arguments.clock,
+        soc=arguments.soc,
+        devices=arguments.devices,
+        strict=arguments.strict,
+    )
 
 
 def _trace_path(text: str) -> Path:

@@ -8,6 +8,8 @@ thread B. Within asyncio the thread of control is the running task, because seve
 anywhere else it is the thread. So it is neither a `threading.local`, in which the tasks of a loop would read each
 other's errors, nor a `ContextVar`, whose value every new task and every `asyncio.to_thread` gets a copy of, whereas a
 new thread of CANN starts with nothing. What is kept goes when its task or thread does.
+
+A layer for programs that know nothing of asyncio says ``of="thread"``: then it is the thread's, also within a task.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from .errors import CannError
 
 Scope = Literal["thread", "process"]
+Of = Literal["task", "thread"]
 RECENT = 32
 """How many messages are kept at most; the oldest go first."""
 RUNTIME = frozenset({107, 207, 507})
@@ -52,7 +55,7 @@ _everybody: deque[str] = deque(maxlen=RECENT)
 _scope: Scope = "thread"
 
 
-def note(error: CannError) -> int:
+def note(error: CannError, of: Of = "task") -> int:
     """Note an error that the running task or thread was given, and give its code.
 
     It becomes the last error unless a layer in front of the runtime has refused the call (100000 and the like). Its
@@ -60,29 +63,29 @@ def note(error: CannError) -> int:
     """
     if error.code not in NOT_FINISHED:
         if error.code // 1000 in RUNTIME:
-            _state().code = error.code
-        _messages().appendleft(str(error))
+            _state(of).code = error.code
+        _messages(of).appendleft(str(error))
     return error.code
 
 
-def get_last_error() -> int:
+def get_last_error(of: Of = "task") -> int:
     """Give the code of the last error and forget it, 0 if there is none. Mirrors aclrtGetLastError."""
-    state = _state()
+    state = _state(of)
     code, state.code = state.code, 0
     return code
 
 
-def peek_last_error() -> int:
+def peek_last_error(of: Of = "task") -> int:
     """Give the code of the last error and keep it, 0 if there is none. Mirrors aclrtPeekAtLastError."""
-    return _state().code
+    return _state(of).code
 
 
-def recent_error_message() -> str | None:
+def recent_error_message(of: Of = "task") -> str | None:
     """Give the recent messages, the newest first, and forget them; None if there are none.
 
     Each is one paragraph. Mirrors aclGetRecentErrMsg.
     """
-    messages = _messages()
+    messages = _messages(of)
     taken = []
     while messages:  # another thread may take from the messages of the process as well
         try:
@@ -104,11 +107,13 @@ def set_message_scope(scope: Scope) -> None:
     _scope = scope
 
 
-def _messages() -> deque[str]:
-    return _everybody if _scope == "process" else _state().messages
+def _messages(of: Of) -> deque[str]:
+    return _everybody if _scope == "process" else _state(of).messages
 
 
-def _state() -> _State:
+def _state(of: Of) -> _State:
+    if of == "thread":
+        return _thread.own
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no loop runs in this thread

@@ -96,6 +96,8 @@ class Machine:
         """Whose heads wait for a value in device memory."""
         self.faults: Callable[[Item], bool] | None = None
         self.launch_blocking = False
+        self.minds_threads = False
+        """Whether any thread of the process may yet enqueue what another one waits for; else only hosts that wait."""
         self.failure_hooks: dict[str, Callable[[CannError], object]] = {}
         """Who is told of each task that fails."""
         self.op_wait_timeout_ns: int | None = None
@@ -330,11 +332,16 @@ class Machine:
         try:
             if clock.next_due_ns is not None or self.bodies.active or self.has_work:
                 return False
-            return all(
-                queue.head is not None or not queue.tasks for queue in list(self.queues)
-            )  # else one is being posted
+            if any(queue.head is None and queue.tasks for queue in list(self.queues)):  # one is being posted
+                return False
+            return not (self.minds_threads and self._somebody_may_act())
         finally:
             self._baton.release()
+
+    def _somebody_may_act(self) -> bool:
+        """Whether there are threads besides this one that do not wait for the machine."""
+        waiting = {waiter.blocks for waiter in list(self.waiting)} | self.threads | {threading.get_ident()}
+        return any(thread.ident not in waiting for thread in threading.enumerate())
 
     def raise_deadlock(self, *, here: bool = True) -> None:
         """Give every waiter the DeadlockError; raise it for the caller, too, if it waits `here`."""

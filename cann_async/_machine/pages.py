@@ -151,6 +151,36 @@ class Pages:
             self._reservation.system.mmap(self.address, self.nbytes, _PROT_NONE, flags, -1, 0)
 
 
+class SharedPages:
+    """The pages that some bytes of an arena are on, made memory that other processes can import.
+
+    Whoever makes it or ends it sees to it that nobody writes there meanwhile.
+    """
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self._system = _system()
+        self._start = address // mmap.PAGESIZE * mmap.PAGESIZE
+        self.offset = address - self._start
+        self._nbytes = -(-(self.offset + nbytes) // mmap.PAGESIZE) * mmap.PAGESIZE
+        memory = Memory(self._nbytes)
+        os.pwrite(memory.file, self._content(), 0)
+        self._put(mmap.MAP_SHARED, memory.file)
+        self.export = Export(memory, checks_pids=False)  # who may is asked before
+
+    def end(self) -> None:
+        """Make them this process's own again, as they are."""
+        content = self._content()
+        self._put(mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE, -1)
+        ctypes.memmove(self._start, content, self._nbytes)
+
+    def _content(self) -> bytes:
+        return ctypes.string_at(self._start, self._nbytes)
+
+    def _put(self, flags: int, file: int) -> None:
+        protection = mmap.PROT_READ | mmap.PROT_WRITE
+        _map(self._system, self._start, self._nbytes, protection, flags | _FIXED, file)
+
+
 class View:
     """Adjacent pages as bytes for NumPy; whoever looks at them keeps them."""
 

@@ -1,0 +1,170 @@
+"""Pointers of pyACL: real addresses, and which memory lies behind them.
+
+What was allocated here is known by its region: a program may point into the middle of one, not beyond its end, and not
+into one that has been freed (107000). Any other address is taken for the program's own memory (bytes, arrays) and is
+looked at as it is, as C would.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right, insort
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from .._machine.arena import host_arena, is_registered
+from ..errors import error
+from .process import process
+
+if TYPE_CHECKING:
+    from ..device import Device
+    from ..memory import Buffer
+
+Bytes = npt.NDArray[np.uint8]
+LOWEST, HIGHEST = 1 << 16, 1 << 47
+"""Where addresses of a process lie; a pointer elsewhere is a mistake, and looking there a crash."""
+
+
+class Region:
+    """Memory that has been allocated: on a device if it has a buffer, else pinned memory of the host."""
+
+    __slots__ = ("array", "buffer", "end", "start")
+
+    def __init__(self, array: Bytes, buffer: Buffer | None = None) -> None:
+        self.array = array
+        self.buffer = buffer
+        self.start: int = array.__array_interface__["data"][0]
+        self.end = self.start + array.nbytes
+
+    @property
+    def device(self) -> Device | None:
+        """The device whose memory it is."""
+        return None if self.buffer is None else self.buffer.device
+
+
+class _Raw:
+    """Memory of the program, for NumPy."""
+
+    __slots__ = ("__array_interface__",)
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__array_interface__ = {"version": 3, "data": (address, False), "shape": (nbytes,), "typestr": "|u1"}
+
+
+class Addresses:
+    """All regions, by address."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._regions: dict[int, Region] = {}
+        self._lock = threading.Lock()
+
+    def add(self, region: Region) -> int:
+        """Note a region, and give its address; stale ones at the same place go."""
+        with self._lock:
+            self._drop(region.start, region.end)
+            insort(self._starts, region.start)
+            self._regions[region.start] = region
+        return region.start
+
+    def drop(self, start: int, end: int) -> None:
+        """Forget what lies in a part of the addresses."""
+        with self._lock:
+            self._drop(start, end)
+
+    def _drop(self, start: int, end: int) -> None:
+        place = bisect_right(self._starts, start)
+        while place and self._regions[self._starts[place - 1]].end > start:
+            place -= 1
+        while place < len(self._starts) and self._starts[place] < end:
+            del self._regions[self._starts.pop(place)]
+
+    def remove(self, address: int, *, on_device: bool) -> Region:
+        """Take out the region that begins at an address; 107000 if there is none of the kind, NULL is 100000."""
+        if not address:
+            raise error(100000, "the pointer is NULL")
+        with self._lock:
+            region = self._regions.get(address)
+            if region is None or (region.buffer is not None) != on_device:
+                where = "device" if on_device else "pinned host"
+                raise error(107000, f"{address:#x} is no {where} memory that was allocated, or it was freed already")
+            del self._regions[address]
+            self._starts.remove(address)
+        return region
+
+    def find(self, address: int) -> Region | None:
+        """Give the region that an address points into."""
+        starts = self._starts
+        place = bisect_right(starts, address)
+        if not place:
+            return None
+        try:
+            region = self._regions.get(starts[place - 1])
+        except IndexError:  # another thread frees
+            region = None
+        if region is None or address >= region.end:
+            return None
+        return region
+
+    def view(self, address: int, nbytes: int) -> tuple[Bytes, Region | None]:
+        """Give the bytes at an address, and the region they are in; 107000 if they are not all there."""
+        region = self.find(address)
+        if region is not None:
+            if address + nbytes > region.end:
+                raise error(
+                    107000,
+                    f"{nbytes} bytes at {address:#x} are more than the allocation has: {region.end - address} are left",
+                )
+            if region.buffer is not None:
+                region.buffer._check()
+            start = address - region.start
+            return region.array[start : start + nbytes], region
+        if is_stale(address):
+            raise error(107000, f"{address:#x} points to memory that has been freed, or was never allocated")
+        if not LOWEST <= address <= HIGHEST - nbytes:
+            raise error(107000, f"{address:#x} is no address of memory")
+        return np.asarray(_Raw(address, nbytes)), None
+
+    def buffer(self, address: int, nbytes: int | None = None) -> Buffer:
+        """Give device memory as a buffer of bytes, up to the end of its region if no size is given; else 107000."""
+        region = self.find(address)
+        if not address:
+            raise error(100000, "the pointer is NULL")
+        if region is None or region.buffer is None:
+            raise error(107000, f"{address:#x} is no address of device memory")
+        region.buffer._check()
+        end = region.end if nbytes is None else address + nbytes
+        if end > region.end:
+            raise error(107000, f"{nbytes} bytes at {address:#x} are more than the allocation has")
+        return region.buffer[address - region.start : end - region.start]
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._starts.clear()
+            self._regions.clear()
+
+
+def is_stale(address: int) -> bool:
+    """Say whether an address that is in no region lies where regions are made."""
+    if address in host_arena():
+        return True
+    runtime = process.runtime
+    return runtime is not None and any(
+        device._arena is not None and address in device._arena for device in runtime.devices
+    )
+
+
+def is_pinned(address: int, region: Region | None) -> bool:
+    """Say whether host memory is such that a queued copy can read it when it runs."""
+    return region is not None or is_registered(address)
+
+
+def region_of(buffer: Buffer) -> Region:
+    """Make the region of a buffer of bytes."""
+    return Region(cast("Bytes", buffer._array), buffer)
+
+
+addresses = Addresses()
