@@ -30,7 +30,8 @@ from . import event as _event
 from . import memory as _memory
 from . import runtime as _runtime
 from . import stream as _stream
-from ._machine.completion import run_blocking
+from ._machine.completion import block, run_blocking
+from ._machine.task import DONE
 from .context import current_device as current_device
 from .context import current_stream as current_stream
 from .context import use as use
@@ -129,6 +130,10 @@ class Stream(_With, _stream.Stream):
 
     def synchronize(self, timeout: float | None = None) -> None:
         """Wait until everything enqueued before this call has ended; see `cann_async.Stream.synchronize`."""
+        last = self._queue.last
+        if timeout is None and last is not None and last.state < DONE:
+            block(self._machine, last)  # without a coroutine: a third less for a wait that finds its work to do
+            _stream._raise_if_dropped(last)
         run_blocking(self._synchronize(timeout))
 
     def close(self, *, force: bool = False) -> None:

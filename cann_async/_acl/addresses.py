@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right, insort
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from .._machine.arena import host_arena, is_registered
+from .._machine.arena import host_arena
 from ..errors import error
-from .process import process
 
 if TYPE_CHECKING:
+    from .._machine.arena import Arena
     from ..device import Device
     from ..memory import Buffer
 
@@ -30,27 +30,30 @@ LOWEST, HIGHEST = 1 << 16, 1 << 47
 class Region:
     """Memory that has been allocated: on a device if it has a buffer, else pinned memory of the host."""
 
-    __slots__ = ("array", "buffer", "end", "start")
+    __slots__ = ("array", "buffer", "device", "end", "start")
 
     def __init__(self, array: Bytes, buffer: Buffer | None = None) -> None:
         self.array = array
         self.buffer = buffer
         self.start: int = array.__array_interface__["data"][0]
         self.end = self.start + array.nbytes
-
-    @property
-    def device(self) -> Device | None:
+        self.device: Device | None = None if buffer is None else buffer.device
         """The device whose memory it is."""
-        return None if self.buffer is None else self.buffer.device
 
 
-class _Raw:
-    """Memory of the program, for NumPy."""
+class _AddressSpace:
+    """All addresses that a process can have, for NumPy."""
 
-    __slots__ = ("__array_interface__",)
+    __array_interface__: ClassVar[dict[str, object]] = {
+        "version": 3,
+        "data": (LOWEST, False),
+        "shape": (HIGHEST - LOWEST,),
+        "typestr": "|u1",
+    }
 
-    def __init__(self, address: int, nbytes: int) -> None:
-        self.__array_interface__ = {"version": 3, "data": (address, False), "shape": (nbytes,), "typestr": "|u1"}
+
+EVERYTHING: Bytes = np.asarray(_AddressSpace())
+"""The memory of the program is a slice of it: ten times as fast as an array for each pointer."""
 
 
 class Addresses:
@@ -59,6 +62,8 @@ class Addresses:
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._regions: dict[int, Region] = {}
+        self._arenas: tuple[Arena, ...] = ()
+        """From which regions have ever come."""
         self._lock = threading.Lock()
 
     def add(self, region: Region) -> int:
@@ -67,6 +72,9 @@ class Addresses:
             self._drop(region.start, region.end)
             insort(self._starts, region.start)
             self._regions[region.start] = region
+            arena = host_arena() if region.device is None else region.device._memory()
+            if arena not in self._arenas:
+                self._arenas = (*self._arenas, arena)
         return region.start
 
     def drop(self, start: int, end: int) -> None:
@@ -117,15 +125,23 @@ class Addresses:
                     107000,
                     f"{nbytes} bytes at {address:#x} are more than the allocation has: {region.end - address} are left",
                 )
-            if region.buffer is not None:
+            if region.buffer is not None and region.buffer._allocation.freed:
                 region.buffer._check()
             start = address - region.start
             return region.array[start : start + nbytes], region
-        if is_stale(address):
+        if self.is_stale(address):
             raise error(107000, f"{address:#x} points to memory that has been freed, or was never allocated")
-        if not LOWEST <= address <= HIGHEST - nbytes:
+        start = address - LOWEST
+        if start < 0 or address + nbytes > HIGHEST:
             raise error(107000, f"{address:#x} is no address of memory")
-        return np.asarray(_Raw(address, nbytes)), None
+        return EVERYTHING[start : start + nbytes], None
+
+    def is_stale(self, address: int) -> bool:
+        """Say whether an address that is in no region lies where regions have been made."""
+        for arena in self._arenas:  # noqa: SIM110  # twice as fast as any()
+            if arena.base <= address < arena.base + arena.capacity:
+                return True
+        return False
 
     def buffer(self, address: int, nbytes: int | None = None) -> Buffer:
         """Give device memory as a buffer of bytes, up to the end of its region if no size is given; else 107000."""
@@ -145,21 +161,7 @@ class Addresses:
         with self._lock:
             self._starts.clear()
             self._regions.clear()
-
-
-def is_stale(address: int) -> bool:
-    """Say whether an address that is in no region lies where regions are made."""
-    if address in host_arena():
-        return True
-    runtime = process.runtime
-    return runtime is not None and any(
-        device._arena is not None and address in device._arena for device in runtime.devices
-    )
-
-
-def is_pinned(address: int, region: Region | None) -> bool:
-    """Say whether host memory is such that a queued copy can read it when it runs."""
-    return region is not None or is_registered(address)
+            self._arenas = ()
 
 
 def region_of(buffer: Buffer) -> Region:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._machine.arena import is_registered, register, unregister
 from ..errors import error
-from .addresses import Bytes, Region, addresses, is_stale, region_of
+from .addresses import Bytes, Region, addresses, region_of
 from .binding import pyacl
 from .process import current, device_of, runtime
 
@@ -189,7 +189,7 @@ def pointer_get_attributes(ptr: int) -> dict[str, object]:
         kind, device = DEVICE, region.device.index
     elif region is not None or is_registered(ptr):
         kind, device = HOST, 0
-    elif is_stale(ptr):
+    elif addresses.is_stale(ptr):
         raise error(107000, f"{ptr:#x} points to memory that has been freed, or was never allocated")
     else:
         kind, device = UNREGISTERED, 0

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from .._machine.arena import is_registered
 from ..errors import error
-from ..memory import ENGINE_OF, KIND_OF, Copy
+from ..memory import KIND_OF, Copy
 from ..memory_tasks import HIGHEST, WIDEST
 from .addresses import Bytes, Region, addresses
 from .binding import pyacl
-from .process import STRICT, current, enqueued, stream_of
+from .process import current, enqueued, process, stream_of
 from .streams import synchronize
 
 if TYPE_CHECKING:
@@ -28,26 +27,22 @@ ADDRESS_LIMIT = 4 << 30
 DESCRIPTOR_BYTES = 64
 
 
-class Sides(NamedTuple):
-    """Both sides of a copy, and which engine makes it."""
-
-    target: Bytes
-    source: Bytes
-    engine: str
-    device: Device | None
-    """Of which device the memory is; None from host to host."""
-    all_known: bool
-    """Whether both sides are memory that was allocated or registered here."""
-
-
-def _sides(dst: int, src: int, target: tuple[Bytes, Region | None], source: tuple[Bytes, Region | None]) -> Sides:
-    to, of = target[1], source[1]
-    to_device, of_device = to.device if to is not None else None, of.device if of is not None else None
-    if to_device is not None and of_device is not None and to_device is not of_device:
+def _direction(to: Region | None, of: Region | None) -> tuple[str, Device | None]:
+    """Give the engine, and the device of the memory: None from host to host. Two devices must be peers."""
+    to_device = to.device if to is not None else None
+    of_device = of.device if of is not None else None
+    if to_device is None:
+        return ("host", None) if of_device is None else ("d2h", of_device)
+    if of_device is None:
+        return "h2d", to_device
+    if to_device is not of_device:
         of_device._check_peer(to_device)
-    known = (to is not None or is_registered(dst)) and (of is not None or is_registered(src))
-    engine = ENGINE_OF[to_device is not None, of_device is not None]
-    return Sides(target[0], source[0], engine, to_device or of_device, known)
+    return "d2d", to_device
+
+
+def _are_known(dst: int, to: Region | None, src: int, of: Region | None) -> bool:
+    """Say whether both sides are memory that was allocated or registered here."""
+    return (to is not None or is_registered(dst)) and (of is not None or is_registered(src))
 
 
 def _check(dst: int, dest_max: int, src: int, count: int, kind: int, last: int) -> None:
@@ -68,13 +63,11 @@ def memcpy(dst: int, dest_max: int, src: int, count: int, kind: int) -> None:
     context = current()
     if dst == src:
         return
-    sides = _sides(dst, src, addresses.view(dst, count), addresses.view(src, count))
-    _copy_now(sides, context.device, count)
-
-
-def _copy_now(sides: Sides, device: Device, count: int) -> None:
-    loose = (sides.device or device)._loose_stream()
-    loose._enqueue_copy(sides.engine, (sides.target, sides.source), count, 3).result()
+    target, to = addresses.view(dst, count)
+    source, of = addresses.view(src, count)
+    engine, device = _direction(to, of)
+    loose = (device if device is not None else context.device)._loose_stream()
+    loose._enqueue_copy(engine, (target, source), count, 3).result()
 
 
 @pyacl("rt.memcpy_async", "k,k,k,k,i,k")
@@ -88,27 +81,42 @@ def memcpy_async(dst: int, dest_max: int, src: int, count: int, kind: int, strea
         return
     _check(dst, dest_max, src, count, kind, SNAPSHOT)
     found = stream_of(stream)
-    sides = _sides(dst, src, addresses.view(dst, count), addresses.view(src, count))
-    _check_kind(sides, kind)
+    target, to = addresses.view(dst, count)
+    source, of = addresses.view(src, count)
+    engine, _ = _direction(to, of)
+    known = _are_known(dst, to, src, of)
+    _check_kind(engine, kind, known=known)
     if kind == SNAPSHOT:
-        sides = sides._replace(source=sides.source.copy(), all_known=True)
-    if sides.all_known:
-        enqueued(found._enqueue_copy(sides.engine, (sides.target, sides.source), count))
-    else:
-        synchronize(found)
-        _copy_now(sides, found.device, count)
+        source, known = source.copy(), True
+    task = _enqueue(found, engine, (target, source), count, known=known)
+    if task is not None:
+        enqueued(task)
 
 
 pyacl("rt.memcpy_async_with_condition", "k,k,k,k,i,k")(memcpy_async)
 
 
-def _check_kind(sides: Sides, kind: int) -> None:
-    true = KIND_OF[sides.engine]
-    wanted = {DEFAULT: true, SNAPSHOT: H2D}.get(kind, kind)
-    if sides.engine == "host":
+def _check_kind(engine: str, kind: int, *, known: bool) -> None:
+    if engine == "host":
         raise error(207000, "a copy from host to host cannot be queued", "Use memcpy.")
-    if wanted != true and (not sides.all_known or kind == SNAPSHOT or os.environ.get(STRICT, "0") not in ("", "0")):
+    true = KIND_OF[engine]
+    if kind in (true, DEFAULT):
+        return
+    if kind == SNAPSHOT:
+        kind, known = H2D, False
+    if kind != true and (not known or process.strict):
         raise error(107000, f"kind {kind} contradicts the addresses, which say {true}")
+
+
+def _enqueue(
+    stream: sync.Stream, engine: str, arrays: tuple[Bytes, Bytes], count: int, *, known: bool
+) -> Task[None] | None:
+    """Enqueue a copy; with memory that is not pinned, wait for the stream and make it now."""
+    if known:
+        return stream._enqueue_copy(engine, arrays, count, 5)
+    synchronize(stream)
+    stream.device._loose_stream()._enqueue_copy(engine, arrays, count, 5).result()
+    return None
 
 
 @pyacl("rt.memset", "k,k,i,k")
@@ -154,11 +162,12 @@ def _to_fill(address: int, most: int, count: int) -> tuple[Bytes, Device | None]
 def memcpy2d(dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int) -> None:
     """Copy rows into or out of the device, and return when it is done. Mirrors aclrtMemcpy2d."""
     context = current()
-    sides = _rows((dst, dpitch), (src, spitch), width, height, kind, (H2D, D2H, DEFAULT))
-    if sides is not None:
-        if sides.engine == "d2d":
+    rows = _rows((dst, dpitch), (src, spitch), width, height, kind, (H2D, D2H, DEFAULT))
+    if rows is not None:
+        engine, device, arrays, _ = rows
+        if engine == "d2d":
             raise error(100000, "a two-dimensional copy within the device needs a stream")
-        _copy_now(sides, context.device, width * height)
+        (device or context.device)._loose_stream()._enqueue_copy(engine, arrays, width * height).result()
 
 
 @pyacl("rt.memcpy2d_async", "k,k,k,k,k,k,i,k")
@@ -167,20 +176,19 @@ def memcpy2d_async(
 ) -> None:
     """Copy rows in stream order. Mirrors aclrtMemcpy2dAsync."""
     found = stream_of(stream)
-    sides = _rows((dst, dpitch), (src, spitch), width, height, kind, (H2D, D2H, D2D, DEFAULT))
-    if sides is None:
+    rows = _rows((dst, dpitch), (src, spitch), width, height, kind, (H2D, D2H, D2D, DEFAULT))
+    if rows is None:
         return
-    _check_kind(sides, kind)
-    if sides.all_known:
-        enqueued(found._enqueue_copy(sides.engine, (sides.target, sides.source), width * height))
-    else:
-        synchronize(found)
-        _copy_now(sides, found.device, width * height)
+    engine, _, arrays, known = rows
+    _check_kind(engine, kind, known=known)
+    task = _enqueue(found, engine, arrays, width * height, known=known)
+    if task is not None:
+        enqueued(task)
 
 
 def _rows(
     dst: tuple[int, int], src: tuple[int, int], width: int, height: int, kind: int, kinds: tuple[int, ...]
-) -> Sides | None:
+) -> tuple[str, Device | None, tuple[Bytes, Bytes], bool] | None:
     if not dst[0] or not src[0]:
         raise error(100000, "a pointer is NULL")
     if width > dst[1] or width > src[1]:
@@ -191,14 +199,16 @@ def _rows(
         return None
     if width > WIDEST or height > HIGHEST:
         raise error(107000, f"a copy of {height} rows of {width} bytes is out of range")
-    target, source = (addresses.view(address, (height - 1) * pitch + width) for address, pitch in (dst, src))
-    sides = _sides(dst[0], src[0], target, source)
-    if sides.engine == "host":
+    target, to = addresses.view(dst[0], (height - 1) * dst[1] + width)
+    source, of = addresses.view(src[0], (height - 1) * src[1] + width)
+    engine, device = _direction(to, of)
+    if engine == "host":
         raise error(100000, "a two-dimensional copy is not from host to host")
-    return sides._replace(
-        target=np.lib.stride_tricks.as_strided(sides.target, (height, width), (dst[1], 1)),
-        source=np.lib.stride_tricks.as_strided(sides.source, (height, width), (src[1], 1)),
+    arrays = (
+        np.lib.stride_tricks.as_strided(target, (height, width), (dst[1], 1)),
+        np.lib.stride_tricks.as_strided(source, (height, width), (src[1], 1)),
     )
+    return engine, device, arrays, _are_known(dst[0], to, src[0], of)
 
 
 # -- descriptors -------------------------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FIRST_HANDLE = 0xACC0_0000
-STRICT = "CANN_ASYNC_STRICT_COPIES"
 
 
 class _Here(threading.local):
@@ -111,6 +110,8 @@ class _Process:
         self.soc: str | Soc | None = None
         self.devices: int | None = None
         self.default_device: int | None = None
+        self.strict = os.environ.get("CANN_ASYNC_STRICT_COPIES", "0") not in ("", "0")
+        """Whether the direction of a queued copy must be right."""
 
 
 process = _Process()
@@ -124,8 +125,7 @@ def configure(
     if process.runtime is not None:
         raise error(507000, "acl has been used already", "Say what the runtime is to be before the first call.")
     process.clock, process.soc, process.devices = clock, soc, devices
-    if strict:
-        os.environ[STRICT] = "1"
+    process.strict = process.strict or strict
 
 
 def runtime() -> sync.Runtime:
