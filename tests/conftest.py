@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
+
+from cann_async import acl
+from cann_async._acl import process
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
 if sys.platform != "win32":  # uvloop does not exist there
@@ -20,3 +23,12 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Name the loops; the name stands in the id of the test."""
     return LOOPS
+
+
+@pytest.fixture(params=["wall", "virtual"])
+def drop_in(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Have pyACL as a new process has it, on either clock; the value is the clock's name."""
+    process.end()
+    acl.configure(clock=request.param)
+    yield request.param
+    process.end()

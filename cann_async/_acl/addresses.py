@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right, insort
+from collections import deque
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from ..device import Device
     from ..memory import Buffer
 
+KEPT = 64
+"""So many ranges of addresses that were given back still give errors."""
 Bytes = npt.NDArray[np.uint8]
 LOWEST, HIGHEST = 1 << 16, 1 << 47
 """Where addresses of a process lie; a pointer elsewhere is a mistake, and looking there a crash."""
@@ -64,6 +67,10 @@ class Addresses:
         self._regions: dict[int, Region] = {}
         self._arenas: tuple[Arena, ...] = ()
         """From which regions have ever come."""
+        self._reserved: dict[int, int] = {}
+        """Beginnings and ends of addresses at which memory comes and goes."""
+        self._gone: deque[tuple[int, object]] = deque()
+        """Of these, the ones that have been given back: kept a while, so that nothing else gets the addresses."""
         self._lock = threading.Lock()
 
     def add(self, region: Region) -> int:
@@ -141,7 +148,20 @@ class Addresses:
         for arena in self._arenas:  # noqa: SIM110  # twice as fast as any()
             if arena.base <= address < arena.base + arena.capacity:
                 return True
-        return False
+        return any(start <= address < end for start, end in self._reserved.items()) if self._reserved else False
+
+    def reserve(self, start: int, nbytes: int) -> None:
+        """Note addresses that may be looked at only where a region is."""
+        with self._lock:
+            self._reserved[start] = start + nbytes
+
+    def give_back(self, start: int, reservation: object) -> None:
+        """Note that such addresses are over, and keep what holds them."""
+        with self._lock:
+            self._gone.append((start, reservation))
+            if len(self._gone) > KEPT:
+                over, _ = self._gone.popleft()
+                self._reserved.pop(over, None)
 
     def buffer(self, address: int, nbytes: int | None = None) -> Buffer:
         """Give device memory as a buffer of bytes, up to the end of its region if no size is given; else 107000."""
@@ -162,6 +182,8 @@ class Addresses:
             self._starts.clear()
             self._regions.clear()
             self._arenas = ()
+            self._reserved.clear()
+            self._gone.clear()
 
 
 def region_of(buffer: Buffer) -> Region:

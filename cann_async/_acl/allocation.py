@@ -10,7 +10,7 @@ from .._machine.arena import is_registered, register, unregister
 from ..errors import error
 from .addresses import Bytes, Region, addresses, region_of
 from .binding import pyacl
-from .process import current, device_of, runtime
+from .process import at_end, current, device_of, runtime
 
 PADDING = 32
 """Sizes become a multiple of this, and most allocations get as many bytes more."""
@@ -213,8 +213,9 @@ def device_in(prop: dict[str, object]) -> int:
     return number
 
 
-def end() -> None:
-    """Forget all. For tests."""
+@at_end
+def _end() -> None:
+    """Forget all."""
     for view in _registered.values():
         unregister(view)
     _registered.clear()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from ..errors import CannError, error
 from .binding import FUNCTIONS, UNITS, pyacl
 from .limits import host_timeout
-from .process import any_stream, enqueued, handles, runtime, stream_of
+from .process import any_stream, at_end, enqueued, handles, runtime, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,6 +188,7 @@ def _or_unknown(number: int | None) -> int:
     return UNKNOWN if number is None else number
 
 
-def end() -> None:
-    """Forget all. For tests."""
+@at_end
+def _end() -> None:
+    """Forget all."""
     _threads.clear()

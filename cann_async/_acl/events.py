@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from ..errors import error
 from .binding import pyacl
 from .limits import host_timeout
-from .process import current, enqueued, event_of, handles, notify_of, stream_of
+from .process import at_end, current, enqueued, event_of, handles, notify_of, stream_of
 from .shared import RemoteNotify, forget_notify
 
 if TYPE_CHECKING:
@@ -216,6 +216,7 @@ def notify_batch_reset(notifies: list[int]) -> None:
         found.reset()
 
 
-def end() -> None:
-    """Forget all. For tests."""
+@at_end
+def _end() -> None:
+    """Forget all."""
     _flags.clear()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import warnings
+from collections import deque
 from typing import cast
 
 import numpy as np
@@ -15,6 +17,20 @@ from .binding import FUNCTIONS, UNITS, pyacl
 from .process import handles
 
 NPY_TYPES: dict[int, type[np.generic]] = {np.dtype(code).num: np.dtype(code).type for code in "?bBhHiIlLqQefdgFDG"}
+
+
+class _Recent(threading.local):
+    """What this thread has last asked pointers of.
+
+    ``memcpy(..., bytes_to_ptr(x.tobytes()), ...)`` must work, though nobody keeps the bytes: here Python code runs
+    between the two, and would overwrite them.
+    """
+
+    def __init__(self) -> None:
+        self.kept: deque[object] = deque(maxlen=2)
+
+
+_recent = _Recent()
 
 
 class DataBuffer:
@@ -81,6 +97,7 @@ def bytes_to_ptr(*args: object) -> int:
     data = _one(args, "bytes_to_ptr")
     if not isinstance(data, bytes):
         raise ValueError("needs an byte as argument")  # noqa: TRY004  # so it is there
+    _recent.kept.append(data)
     return cast("int", ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value)
 
 
@@ -110,6 +127,7 @@ def _deprecated(name: str, better: str) -> None:
 
 
 def _address(array: npt.NDArray[np.generic]) -> int:
+    _recent.kept.append(array)
     return cast("int", array.__array_interface__["data"][0])
 
 

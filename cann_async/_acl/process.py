@@ -116,6 +116,13 @@ class _Process:
 
 process = _Process()
 handles = Handles()
+_ends: list[Callable[[], None]] = []
+
+
+def at_end(function: Callable[[], None]) -> Callable[[], None]:
+    """Have `end` call a function that makes what a module keeps as new."""
+    _ends.append(function)
+    return function
 
 
 def configure(
@@ -152,7 +159,10 @@ def end() -> None:
         if process.runtime is not None:
             process.runtime.close(drain=False)
         process.runtime = None
-        process.default_device = None
+        process.clock = process.soc = process.devices = process.default_device = None
+        process.strict = False
+        for function in _ends:
+            function()
         handles.clear()
         here.__dict__.clear()
 

@@ -14,7 +14,7 @@ from .. import last_error
 from ..errors import error
 from .binding import pyacl
 from .data_types import bits_of
-from .process import number_of_devices, process
+from .process import at_end, number_of_devices, process
 
 DEEPEST = 10
 """So deep may braces and brackets nest in a configuration."""
@@ -210,8 +210,9 @@ def check_option(opt: int) -> None:
         raise error(107000, f"there is no option {opt}")
 
 
-def end() -> None:
-    """Begin anew. For tests."""
+@at_end
+def _end() -> None:
+    """Begin anew."""
     setup.users, setup.ended, setup.config = 0, False, None
     _options.clear()
     last_error.set_message_scope("thread")

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._machine.pages import Memory, Pages, Reservation, SharedPages, View, import_memory
+from .._machine.pages import GRANULARITY, Memory, Pages, Reservation, SharedPages, View, import_memory
 from ..errors import error
 from ..memory import Allocation
 from ..notify import Notify
 from .addresses import addresses, region_of
 from .binding import pyacl
-from .process import current, handles, notify_of
+from .process import at_end, current, handles, notify_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +92,7 @@ class _ExportedMemory:
 
 
 _exported: dict[str, _ExportedMemory] = {}
-_imported: dict[str, int] = {}
+_imported: dict[str, tuple[int, Reservation]] = {}
 """Keys, and where their memory is in this process."""
 
 
@@ -130,12 +130,15 @@ def ipc_mem_import_by_key(key: str, flag: int) -> int:
         raise error(107000, f"unknown flags: {flag:#x}")
     _, what = _look_up(key, "memory")
     memory = import_memory(what["key"])
-    pages = Pages(Reservation(memory.nbytes), 0, memory)
+    reservation = Reservation(-(-memory.nbytes // GRANULARITY) * GRANULARITY)
+    pages = Pages(reservation, 0, memory)
+    addresses.reserve(reservation.address, memory.nbytes)
     view = np.asarray(View(pages.address + what["offset"], what["size"], (pages,)))
     allocation = Allocation(context.device)
     buffer = context.device._buffer_type(allocation, view)
     context.device._allocations.add(allocation)
-    _imported[key] = address = addresses.add(region_of(buffer))
+    address = addresses.add(region_of(buffer))
+    _imported[key] = address, reservation
     return address
 
 
@@ -143,7 +146,9 @@ def ipc_mem_import_by_key(key: str, flag: int) -> int:
 def ipc_mem_close(key: str) -> None:
     """End the sharing on this side: who has imported first, who has exported last. Mirrors aclrtIpcMemClose."""
     if key in _imported:
-        addresses.remove(_imported.pop(key), on_device=True)
+        address, reservation = _imported.pop(key)
+        addresses.remove(address, on_device=True)
+        addresses.give_back(reservation.address, reservation)
     elif key in _exported:
         shared = _exported.pop(key)
         with current().device._machine._at_rest():
@@ -233,8 +238,9 @@ def forget_notify(handle: int) -> None:
             exported.end()
 
 
-def end() -> None:
-    """Forget all. For tests."""
+@at_end
+def _end() -> None:
+    """Forget all."""
     for _, exported in _notifies.values():
         exported.end()
     _notifies.clear()

@@ -8,7 +8,7 @@ from ..errors import error
 from .addresses import addresses
 from .binding import pyacl
 from .data_types import dtype_of
-from .process import enqueued, handles, stream_of
+from .process import at_end, enqueued, handles, stream_of
 
 CONDITIONS = ("ge", "eq", "and", "nor")
 """Of a wait for a value, by CANN's numbers."""
@@ -125,6 +125,7 @@ def allocator_unregister(stream: int) -> None:
     _by_stream.pop(stream_of(stream).id, None)
 
 
-def end() -> None:
-    """Forget all. For tests."""
+@at_end
+def _end() -> None:
+    """Forget all."""
     _by_stream.clear()

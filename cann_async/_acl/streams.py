@@ -8,7 +8,7 @@ from ..errors import CannError, error
 from .addresses import addresses
 from .binding import pyacl
 from .limits import host_timeout
-from .process import any_stream, current, enqueued, handles, here, stream_of
+from .process import any_stream, at_end, current, enqueued, handles, here, stream_of
 
 if TYPE_CHECKING:
     from .. import sync
@@ -44,16 +44,16 @@ def create_stream_with_config(priority: int, flag: int) -> int:
 @pyacl("rt.destroy_stream", "k")
 def destroy_stream(stream: int) -> None:
     """Finish a stream and give it back. Mirrors aclrtDestroyStream."""
-    _end(stream, force=False)
+    _close(stream, force=False)
 
 
 @pyacl("rt.destroy_stream_force", "k")
 def destroy_stream_force(stream: int) -> None:
     """Drop what is queued and give the stream back. Mirrors aclrtDestroyStreamForce."""
-    _end(stream, force=True)
+    _close(stream, force=True)
 
 
-def _end(handle: int, *, force: bool) -> None:
+def _close(handle: int, *, force: bool) -> None:
     if not handle:
         raise error(100000, "the handle of the stream is 0")
     found = stream_of(handle)
@@ -215,6 +215,7 @@ def reset_overflow_status(stream: int) -> None:
     enqueued(stream_of(stream).reset_overflow_status())
 
 
-def end() -> None:
-    """Forget all. For tests."""
+@at_end
+def _end() -> None:
+    """Forget all."""
     _tags.clear()

@@ -13,7 +13,7 @@ from ..virtual_memory import AddressRange, PhysicalMemory
 from .addresses import addresses, region_of
 from .allocation import device_in
 from .binding import pyacl
-from .process import current, device_of, handles
+from .process import at_end, current, device_of, handles
 
 NO_PID_CHECK = 1
 FD_BITS = 20
@@ -45,6 +45,7 @@ def reserve_mem_address(size: int, alignment: int, expect_ptr: int, flags: int) 
         raise error(107000, f"alignment must be 0, not {alignment}")
     found = context.device.reserve_memory(size)
     _ranges[found.address] = found
+    addresses.reserve(found.address, found.nbytes)
     return found.address
 
 
@@ -56,7 +57,9 @@ def release_mem_address(vir_ptr: int) -> None:
     found = _ranges.get(vir_ptr)
     if found is None:
         raise error(107000, f"no addresses were reserved at {vir_ptr:#x}")
+    reservation = found._reservation
     found.release()
+    addresses.give_back(vir_ptr, reservation)
     del _ranges[vir_ptr]
 
 
@@ -163,7 +166,8 @@ def mem_import_from_shareable_handle(shareable_handle: int, device_id: int) -> i
     return handles.put(device.import_physical(key))
 
 
-def end() -> None:
-    """Forget all. For tests."""
+@at_end
+def _end() -> None:
+    """Forget all."""
     _ranges.clear()
     _exported.clear()
