@@ -30,5 +30,7 @@ def drop_in(request: pytest.FixtureRequest) -> Iterator[str]:
     """Have pyACL as a new process has it, on either clock; the value is the clock's name."""
     process.end()
     acl.configure(clock=request.param)
+    acl.rt.get_last_error(0)
+    acl.get_recent_err_msg()
     yield request.param
     process.end()

@@ -145,7 +145,7 @@ class Addresses:
 
     def is_stale(self, address: int) -> bool:
         """Say whether an address that is in no region lies where regions have been made."""
-        for arena in self._arenas:  # noqa: SIM110  # twice as fast as any()
+        for arena in self._arenas:  # twice as fast as any()
             if arena.base <= address < arena.base + arena.capacity:
                 return True
         return any(start <= address < end for start, end in self._reserved.items()) if self._reserved else False
