@@ -3,7 +3,8 @@
     python docs/compatibility.py            writes the page
     python docs/compatibility.py --check    fails if the page is not what this would write
 
-The docstrings of the package are the truth: a public name answers the calls that its docstring says it "mirrors".
+The docstrings of the package are the truth: a public name, or a function of pyACL, answers the calls that its
+docstring says it "mirrors".
 Every other call of tiers 1 and 2 stands in `REASONS`. What is mirrored and has a reason nevertheless, or has neither,
 ends the script with an error: so who adds a call takes its reason away. The calls themselves are in cann-api.json.
 """  # noqa: INP001  # a script
@@ -31,43 +32,42 @@ REASONS = {
         aclmdlRIUnbindStream aclmdlRIExecute aclmdlRIExecuteAsync aclmdlRIDestroy aclmdlRIAbort
         aclrtRecordEventWithFlag aclrtStreamWaitEventWithFlag
         """,
-    "later, with allocators of the user": """
-        aclrtAllocatorRegister aclrtAllocatorGetByStream aclrtAllocatorUnregister aclrtAllocatorCreateDesc
-        aclrtAllocatorDestroyDesc aclrtAllocatorSetObjToDesc aclrtAllocatorSetAllocFuncToDesc
-        aclrtAllocatorSetFreeFuncToDesc aclrtAllocatorSetAllocAdviseFuncToDesc
-        aclrtAllocatorSetGetAddrFromBlockFuncToDesc
-        """,
-    "later, with the pyACL drop-in": """
-        aclFinalizeReference aclrtGetRunMode aclrtGetVersion aclsysGetVersionNum aclsysGetVersionStr
-        aclrtGetEventId aclrtGetNotifyId aclrtStreamGetFlags aclrtSetStreamAttribute aclrtGetStreamAttribute
-        aclrtDevicePeerAccessStatus aclrtGetDeviceCapability aclrtGetPrimaryCtxState
-        aclrtGetThreadLastTaskId aclrtGetThreadIdFromExceptionInfo aclrtGetOpTimeOutInterval
-        aclrtSubscribeReport aclrtProcessReport aclrtUnSubscribeReport
-        aclrtSubscribeHostFunc aclrtProcessHostFunc aclrtUnSubscribeHostFunc
+    "later, with allocators of the user": "aclrtAllocatorGetByStream",
+    "rarely used, and not in pyACL either": """
+        aclsysGetVersionNum aclsysGetVersionStr aclrtStreamGetFlags aclrtSubscribeHostFunc aclrtProcessHostFunc
+        aclrtUnSubscribeHostFunc
         """,
     "only for streams that are used from the device side": "aclrtStreamStop",
     "share physical memory instead, `PhysicalMemory.export`; the rest of one device is of one process": """
-        aclrtIpcGetEventHandle aclrtIpcOpenEventHandle aclrtNotifyGetExportKey aclrtNotifyImportByKey
-        aclrtIpcMemGetExportKey aclrtIpcMemSetImportPid aclrtIpcMemImportByKey aclrtIpcMemClose
+        aclrtIpcGetEventHandle aclrtIpcOpenEventHandle
         """,
     "kernels are Python functions, with no binary to load and no function to look up": """
-        aclrtBinaryLoadFromFile aclrtBinaryLoadFromData aclrtBinaryGetFunction aclrtBinaryUnLoad
-        aclrtBinaryGetFunctionByEntry aclrtBinarySetExceptionCallback aclrtCreateBinary aclrtDestroyBinary
-        aclrtBinaryLoad aclrtGetFuncBySymbol aclrtGetFunctionName aclrtGetFunctionAttribute
+        aclrtBinaryGetFunctionByEntry aclrtBinarySetExceptionCallback aclrtGetFuncBySymbol aclrtGetFunctionAttribute
         """,
-    "arguments are passed as Python passes them": """
-        aclrtKernelArgsInit aclrtKernelArgsAppend aclrtKernelArgsAppendPlaceHolder aclrtKernelArgsGetPlaceHolderBuffer
-        aclrtKernelArgsParaUpdate aclrtKernelArgsFinalize aclrtKernelArgsInitByUserMem aclrtKernelArgsGetMemSize
-        aclrtKernelArgsGetHandleMemSize aclrtGetArgsFromExceptionInfo
-        """,
-    "NumPy has it": "aclDataTypeSize aclFloatToFloat16 aclFloat16ToFloat",
-    "there is one way to allocate": "aclrtMallocAlign32 aclrtMallocWithCfg aclrtMallocHostWithCfg",
+    "arguments are passed as Python passes them": "aclrtGetArgsFromExceptionInfo",
     "memory waits by itself for the work that uses it": "aclrtFreeWithDevSync aclrtFreeHostWithDevSync",
-    "host memory is not mapped into devices": """
-        aclrtHostRegisterV2 aclrtHostGetDevicePointer
-        """,
 }
 """Why a call of tier 1 or 2 has no answer here; a call of tier 3 may stand here as well."""
+
+PYACL = """
+## pyACL programs
+
+`cann-async run program.py` and `cann_async.acl.install()` give programs the modules `acl`, `acl.rt`, `acl.util` and,
+of `acl.media`, `dvpp_malloc` and `dvpp_free`: all 213 functions of pyACL for the runtime, with their arguments, results
+and codes. There is nothing else: no `acl.mdl`, `acl.op`, `acl.blas`, `acl.prof`, and no media processing; a program
+that needs one gets an AttributeError.
+
+What a program may notice:
+
+- `acl.rt.get_run_mode()` is 1, yet device memory can be read directly, as programs for run mode 0 do.
+- `acl.rt.free` takes a buffer out of use at once; work that is queued keeps what it uses.
+- A launch runs the Python kernel that is registered under the function's name; what stands in the binary does not
+  matter. `acl.rt.launch_kernel_with_config` takes attributes as `{"id": number, "value": value}`.
+- The signatures of 18 functions are not published (`allocator_*`, notifies); they follow those of C.
+- Streams with the flags PERSISTENT and DEVICE_USE_ONLY, events for the device only, for graphs and for other processes,
+  another priority for a stream that is there, and a comparison as reduction are 207000.
+- Groups of CPUs, caches, pages, and memory that needs repair do not exist: the calls answer as chips without them do.
+""".strip("\n").splitlines()
 
 Calls = list[dict[str, str | int]]
 MIRRORS = re.compile(r"\bmirrors\b(.*?)(?:\.\s|\.?$)", re.IGNORECASE | re.DOTALL)
@@ -101,7 +101,27 @@ def mirrored(package: Path) -> dict[str, list[str]]:
                         places = found.setdefault(one, [])
                         if shown not in places:
                             places.append(shown)
+    for file in sorted((package / "_acl").glob("*.py")):
+        for name, docstring in _of_pyacl(ast.parse(file.read_text(encoding="utf-8"))):
+            for sentence in MIRRORS.findall(docstring):
+                for call in re.findall(r"\bacl\w+", sentence):
+                    found.setdefault(call, []).append(f"acl.{name}")
     return found
+
+
+def _of_pyacl(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Give the functions of pyACL with their docstrings: decorated ones, and those that are made in rows."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            for mark in node.decorator_list:
+                if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Name) and mark.func.id == "pyacl":
+                    yield ast.literal_eval(mark.args[0]), ast.get_docstring(node) or ""
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name):
+            given = [one.value for one in node.value.args if isinstance(one, ast.Constant)]
+            if node.value.func.id == "_same_number":
+                yield f"rt.{given[0]}", str(given[1])
+            elif node.value.func.id == "_setter":
+                yield f"rt.allocator_set_{given[0]}_to_desc", f"Mirrors {given[1]}."
 
 
 def _documented(body: list[ast.stmt], owner: str = "") -> Iterator[tuple[str, str]]:
@@ -158,7 +178,8 @@ def page(calls: Calls, found: dict[str, list[str]], reasons: dict[str, str]) -> 
         "",
         f"Tier 1 is what nearly every program uses, tier 2 what larger ones use: of these {len(main)} calls {answered}",
         "have an answer under a name of this package; for the others the table says why not. Tier 3 is the rest.",
-        "Every name is in `cann_async`; what is awaited there blocks in `cann_async.sync`.",
+        "Every name is in `cann_async`; what is awaited there blocks in `cann_async.sync`. Names that begin with",
+        "`acl.` are those of [pyACL](#pyacl-programs).",
     ]
     for group in dict.fromkeys(call["group"] for call in main):
         lines += ["", f"## {_title(str(group))}", "", "| CANN | tier | here |", "| --- | --- | --- |"]
@@ -184,7 +205,7 @@ def page(calls: Calls, found: dict[str, list[str]], reasons: dict[str, str]) -> 
             for group in dict.fromkeys(call["group"] for call in rest)
         ),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *PYACL]) + "\n"
 
 
 def _title(group: str) -> str:

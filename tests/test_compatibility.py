@@ -72,7 +72,7 @@ def test_problems_end_the_script(monkeypatch):
     """Nothing is written then."""
     monkeypatch.setattr(compatibility, "PAGE", ROOT / "nowhere" / "page.md")
     monkeypatch.setitem(compatibility.REASONS, "wrong", "aclrtMalloc")
-    assert compatibility.main([]).startswith("aclrtMalloc: Device.malloc() mirrors it")
+    assert compatibility.main([]).startswith("aclrtMalloc: Device.malloc(), acl.rt.malloc mirrors it")
 
 
 def test_docstrings_are_read(tmp_path):

@@ -75,13 +75,13 @@ def _free_device(address: int) -> None:
 
 @pyacl("media.dvpp_malloc", "k", 0)
 def dvpp_malloc(size: int) -> int:
-    """Allocate device memory for media engines: like any other. Mirrors acldvppMalloc."""
+    """Allocate device memory for media engines: like any other. As acldvppMalloc."""
     return _allocate(size)
 
 
 @pyacl("media.dvpp_free", "k")
 def dvpp_free(dev_ptr: int) -> None:
-    """Give it back. Mirrors acldvppFree."""
+    """Give it back. As acldvppFree."""
     _free_device(dev_ptr)
 
 

@@ -75,7 +75,7 @@ def memcpy_async(dst: int, dest_max: int, src: int, count: int, kind: int, strea
     """Copy in stream order. From or to memory that is not pinned it is done when this returns.
 
     A wrong kind is put right where both addresses are known, unless CANN_ASYNC_STRICT_COPIES is set; else it is 107000.
-    Mirrors aclrtMemcpyAsync.
+    Mirrors aclrtMemcpyAsync and aclrtMemcpyAsyncWithCondition.
     """
     if not count:
         return

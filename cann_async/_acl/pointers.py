@@ -47,39 +47,39 @@ def _buffer(handle: int) -> DataBuffer:
 
 @pyacl("create_data_buffer", "k,k", 0, has_code=False)
 def create_data_buffer(data: int, size: int) -> int:
-    """Put a pointer and a size together. Mirrors aclCreateDataBuffer."""
+    """Put a pointer and a size together. As aclCreateDataBuffer."""
     return handles.put(DataBuffer(data, size))
 
 
 @pyacl("destroy_data_buffer", "k")
 def destroy_data_buffer(data_buffer: int) -> None:
-    """Forget them; the memory stays. Mirrors aclDestroyDataBuffer."""
+    """Forget them; the memory stays. As aclDestroyDataBuffer."""
     _buffer(data_buffer)
     handles.pop(data_buffer)
 
 
 @pyacl("update_data_buffer", "k,k,k")
 def update_data_buffer(data_buffer: int, new_data: int, new_size: int) -> None:
-    """Put another pointer and size in. Mirrors aclUpdateDataBuffer."""
+    """Put another pointer and size in. As aclUpdateDataBuffer."""
     found = _buffer(data_buffer)
     found.data, found.size = new_data, new_size
 
 
 @pyacl("get_data_buffer_addr", "k", 0, has_code=False)
 def get_data_buffer_addr(data_buffer: int) -> int:
-    """Give the pointer. Mirrors aclGetDataBufferAddr."""
+    """Give the pointer. As aclGetDataBufferAddr."""
     return _buffer(data_buffer).data
 
 
 @pyacl("get_data_buffer_size", "k", 0, has_code=False)
 def get_data_buffer_size(data_buffer: int) -> int:
-    """Give the size, of which only 32 bits remain. Mirrors aclGetDataBufferSize."""
+    """Give the size, of which only 32 bits remain. As aclGetDataBufferSize."""
     return _buffer(data_buffer).size & 0xFFFF_FFFF
 
 
 @pyacl("get_data_buffer_size_v2", "k", 0, has_code=False)
 def get_data_buffer_size_v2(data_buffer: int) -> int:
-    """Give the size. Mirrors aclGetDataBufferSizeV2."""
+    """Give the size. As aclGetDataBufferSizeV2."""
     return _buffer(data_buffer).size
 
 

@@ -157,7 +157,7 @@ def peek_at_last_error(level: int) -> int:
 
 @pyacl("app_log", "i,s", has_code=False)
 def app_log(log_level: int, message: str) -> None:
-    """Log a line of the program, 0 (debug) to 3 (error), to the logger "cann_async.acl". Mirrors aclAppLog."""
+    """Log a line of the program, 0 (debug) to 3 (error), to the logger "cann_async.acl". As aclAppLog."""
     if 0 <= log_level < len(LEVELS):
         log.log(LEVELS[log_level], "%s", message)
 
