@@ -7,6 +7,7 @@ different names: `stream.wait(event)` and `await event`. `LatchEvent` is CANN's 
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from ._machine.completion import Ended, wait
@@ -158,7 +159,7 @@ class Event:
             self._context.device._give_back("events")
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if not getattr(self, "_closed", True) and not sys.is_finalizing():
             self.close()
 
     def _check(self) -> None:

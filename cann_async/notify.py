@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from ._machine.waits import Latch
@@ -46,7 +47,7 @@ class Notify:
         self._device._check()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True):
+        if not getattr(self, "_closed", True) and not sys.is_finalizing():
             self.close()
 
     def __bool__(self) -> bool:

@@ -7,6 +7,7 @@ import logging
 import math
 import operator
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, TypeVar
@@ -254,7 +255,7 @@ class Runtime:
 
     def __del__(self) -> None:
         machine: Machine | None = getattr(self, "_machine", None)
-        if machine is not None and machine.closed is None:
+        if machine is not None and machine.closed is None and not sys.is_finalizing():
             machine.abandon()
 
     def __repr__(self) -> str:

@@ -267,8 +267,8 @@ class Stream(Ordering, MemoryTasks, OverflowTasks):
 
     def __del__(self) -> None:
         queue: Queue | None = getattr(self, "_queue", None)
-        if queue is None or queue.closed is not None or self._is_default:
-            return
+        if queue is None or queue.closed is not None or self._is_default or sys.is_finalizing():
+            return  # in the end all finalizers run, in any order, and one of the program may still close it
         label = repr(self)
         queue.closed = Refusal(507000, f"Stream {queue.id} has been forgotten")
         last = queue.last  # what is queued still runs
