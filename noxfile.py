@@ -68,7 +68,7 @@ def package(session: nox.Session) -> None:
     session.run("python", "-m", "build", "--outdir", str(tmp / "dist"))
     (wheel,) = (tmp / "dist").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    strangers = [name for name in names if not name.startswith(("cann_async/", "cann_async-"))]
+    strangers = [name for name in names if not name.startswith(("cann_async/", "cann_async-", "pytest_cann_async."))]
     if strangers or "cann_async/py.typed" not in names:
         session.error(f"{wheel.name} lacks py.typed or has what is not ours: {strangers}")
 

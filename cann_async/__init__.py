@@ -12,6 +12,8 @@ General layout. A task goes through seven rooms, and the file tree shows them:
 
 What a user holds are the nouns: runtime, device, context, stream, event, memory, kernel, task. `sync` has the same
 names for code that blocks.
+
+PYTEST_DONT_REWRITE: else `cann-async run -m pytest` warns that the package of a plugin has been imported already.
 """
 
 from . import testing as testing
