@@ -71,7 +71,7 @@ class Allocation:
             buffer._array = _freed_like(buffer._array)
         arena = self.device._arena
         if arena is not None:
-            arena.free_and_total()  # has the records know
+            arena.tell()
 
 
 class Buffer:

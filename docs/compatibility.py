@@ -67,6 +67,20 @@ What a program may notice:
 - Streams with the flags PERSISTENT and DEVICE_USE_ONLY, events for the device only, for graphs and for other processes,
   another priority for a stream that is there, and a comparison as reduction are 207000.
 - Groups of CPUs, caches, pages, and memory that needs repair do not exist: the calls answer as chips without them do.
+
+### Programs that were run
+
+As they are, on the wall clock and on the virtual clock; both ended alike.
+
+| Repository, commit | Path | How it was run | How it ended |
+|---|---|---|---|
+| Ascend/samples, fc2aea93e4 | `python/level1_single_api/1_acl/2_memory_management/memcpy_host_device_async_python` | 4096 bytes, cycles bounded | "run success!" |
+| | `…/memcpy_host_device_python` | 4096 bytes, cycles bounded; without a bound it loops for ever, as written | right data, all memory given back |
+| | `…/memcpy_host_DVPP_python` | 4096 bytes, cycles bounded | "run success!" |
+| | `python/level1_single_api/1_acl/4_blas/acl_operator_add` | as it is | AttributeError: it needs `acl.op` |
+| | `python/common/acllite` (resource, utils, image) | a driver that calls its copies, its resource list and threads, with the media calls replaced | all checks hold, nothing is left over |
+| bazige/ascendfly, cb176fd35b | `ascend/resource`, `ascend/data` | a driver of contexts, memory and arrays; and the unit tests of contexts and arrays | all checks hold; 4 tests of 4 pass |
+| ktuna26/PyACL-Samples, 4441bc29ea | `Common/acllite` | the same driver as above | all checks hold, nothing is left over |
 """.strip("\n").splitlines()
 
 Calls = list[dict[str, str | int]]

@@ -71,7 +71,8 @@ class Addresses:
         """Beginnings and ends of addresses at which memory comes and goes."""
         self._gone: deque[tuple[int, object]] = deque()
         """Of these, the ones that have been given back: kept a while, so that nothing else gets the addresses."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        """A finalizer of the program may free while this thread has it."""
 
     def add(self, region: Region) -> int:
         """Note a region, and give its address; stale ones at the same place go."""
@@ -111,17 +112,13 @@ class Addresses:
 
     def find(self, address: int) -> Region | None:
         """Give the region that an address points into."""
-        starts = self._starts
-        place = bisect_right(starts, address)
-        if not place:
-            return None
-        try:
-            region = self._regions.get(starts[place - 1])
-        except IndexError:  # another thread frees
-            region = None
-        if region is None or address >= region.end:
-            return None
-        return region
+        region = self._regions.get(address)
+        if region is not None:
+            return region
+        with self._lock:  # else other threads move what is being looked at
+            place = bisect_right(self._starts, address)
+            region = self._regions.get(self._starts[place - 1]) if place else None
+        return region if region is not None and address < region.end else None
 
     def view(self, address: int, nbytes: int) -> tuple[Bytes, Region | None]:
         """Give the bytes at an address, and the region they are in; 107000 if they are not all there."""

@@ -145,14 +145,14 @@ def get_recent_err_msg() -> str | None:
 
 @pyacl("rt.get_last_error", "i", has_code=False)
 def get_last_error(level: int) -> int:
-    """Give this thread's last error and forget it. Mirrors aclrtGetLastError."""
-    return last_error.get_last_error(of="thread") if level == 0 else 0
+    """Give this thread's last error and forget it; a level other than 0 is 100000. Mirrors aclrtGetLastError."""
+    return last_error.get_last_error(of="thread") if level == 0 else 100000
 
 
 @pyacl("rt.peek_at_last_error", "i", has_code=False)
 def peek_at_last_error(level: int) -> int:
-    """Give this thread's last error and keep it. Mirrors aclrtPeekAtLastError."""
-    return last_error.peek_last_error(of="thread") if level == 0 else 0
+    """Give this thread's last error and keep it; a level other than 0 is 100000. Mirrors aclrtPeekAtLastError."""
+    return last_error.peek_last_error(of="thread") if level == 0 else 100000
 
 
 @pyacl("app_log", "i,s", has_code=False)

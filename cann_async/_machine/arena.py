@@ -76,6 +76,8 @@ class Arena:
                 self._mapping.madvise(mmap.MADV_HUGEPAGE)
         self.base: int = np.frombuffer(self._mapping, np.uint8).__array_interface__["data"][0]
         self._lock = threading.Lock()
+        self._owner = 0
+        """The thread that has the lock, or had it last."""
         self._returns: deque[int] = deque()
         self._sizes: dict[int, int] = {}
         """Live blocks: address to size."""
@@ -95,7 +97,8 @@ class Arena:
     def allocate(self, nbytes: int) -> Block:
         """Take at least `nbytes` bytes, 64-byte aligned, not cleared; 207001 with the figures when there are none."""
         size = max(-(-nbytes // ALIGNMENT), 1) * ALIGNMENT
-        with self._lock:
+        self._enter()
+        try:
             self._take_back()
             address = self._find(size)
             if address is None:
@@ -112,25 +115,50 @@ class Arena:
                 self._put(address + size, left)
             self._sizes[address] = size
             self._in_use += size
+        finally:
+            self._leave()
         if self._tell is not None:
             self._tell(self._in_use)
         return Block(self, address, nbytes, self._returns)
 
     def free_and_total(self) -> tuple[int, int]:
         """Give the bytes that are free and all there are."""
-        with self._lock:
+        self._enter()
+        try:
             has_changed = bool(self._returns)
             self._take_back()
             used = self._in_use
+        finally:
+            self._leave()
         if has_changed and self._tell is not None:
             self._tell(used)
         return self.capacity - used, self.capacity
+
+    def tell(self) -> None:
+        """Tell how much is in use, unless the arena is just being used."""
+        if self._tell is not None and not self._lock.locked():
+            self.free_and_total()
 
     @staticmethod
     def view(block: Block, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
         """Make the array over a block; the array keeps the block."""
         raw: npt.NDArray[np.uint8] = np.asarray(block)
         return raw.view(dtype).reshape(shape) if dtype.itemsize and raw.size else np.empty(shape, dtype)
+
+    def _enter(self) -> None:
+        if not self._lock.acquire(False):
+            if self._owner == threading.get_ident():
+                raise error(
+                    207001,
+                    f"out of {self.what}, for a moment: a finalizer asked in the middle of an allocation",
+                    "Take memory outside of finalizers.",
+                )
+            self._lock.acquire()
+        self._owner = threading.get_ident()
+
+    def _leave(self) -> None:
+        self._owner = 0
+        self._lock.release()
 
     # -- the free lists; the lock is held ------------------------------------------------------------------------------
 

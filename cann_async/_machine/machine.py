@@ -358,11 +358,11 @@ class Machine:
                 return False
             if any(queue.head is None and queue.tasks for queue in list(self.queues)):  # one is being posted
                 return False
-            return not (self.minds_threads and self._somebody_may_act())
+            return not (self.minds_threads and self.somebody_may_act())
         finally:
             self._baton.release()
 
-    def _somebody_may_act(self) -> bool:
+    def somebody_may_act(self) -> bool:
         """Whether there are threads besides this one that do not wait for the machine."""
         waiting = {waiter.blocks for waiter in list(self.waiting)} | self.threads | {threading.get_ident()}
         return any(thread.ident not in waiting for thread in threading.enumerate())
