@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 GIB = 1 << 30
 FOREVER_S = 1e9
+MOST = 1e18
 """Thirty years: longer is a mistake."""
 
 
@@ -20,6 +21,17 @@ class Cost:
     flops: float = 0
     bytes: float = 0
     seconds: float | None = None
+
+    def packed(self) -> int:
+        """Give what a task keeps of it besides the bytes: ``~nanoseconds``, or the operations; a ValueError if absurd."""
+        seconds = self.seconds
+        if seconds is not None:
+            if not 0 <= seconds < FOREVER_S:
+                raise ValueError(f"a launch cannot take {seconds} seconds")
+            return ~round(seconds * 1e9)
+        if not (0 <= self.flops < MOST and 0 <= self.bytes < MOST):
+            raise ValueError(f"a launch cannot cost that: {self}")
+        return round(self.flops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +92,13 @@ class Soc:
             "d2d": self.copy_engines,
             "host": 1,
         }
+
+    def service(self, engine: str, nbytes: int, cost: int, blocks: int, cores: int) -> tuple[int, int]:
+        """Model a task by what its record keeps: nanoseconds alone on the chip, and the bytes it moves in memory."""
+        if engine in ("ai_core", "ai_vector", "ai_cpu", "dvpp"):
+            return self.launch_time_ns(Cost(cost, nbytes), engine, blocks, cores), nbytes
+        moved = nbytes + cost
+        return self.copy_time_ns(engine, moved), 2 * moved if engine == "d2d" else moved
 
     def launch_time_ns(self, cost: Cost, engine: str, blocks: int, cores: int) -> int:
         """Model one launch of `blocks` blocks on `cores` of the engine's cores; integer nanoseconds.
