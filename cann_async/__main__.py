@@ -65,7 +65,7 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         description=text,
         usage="%(prog)s [options] (program.py | -m module) [args ...]",
     )
-    parser.add_argument("--clock", choices=("wall", "virtual"), help="wall (default): as fast as it goes")
+    parser.add_argument("--clock", choices=("wall", "virtual", "paced"), help="wall (default): as fast as it goes")
     parser.add_argument("--soc", help="the chip to simulate (default: ascend910b)")
     parser.add_argument("--devices", type=int, help="how many devices there are (default: 1)")
     parser.add_argument(

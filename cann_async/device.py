@@ -15,7 +15,7 @@ from .device_memory import DeviceMemory
 from .errors import error, one_line
 from .kernel import COPY_ENGINES
 from .overflow import Overflow
-from .soc import Cost
+from .soc.model import FOREVER_S, Cost
 from .stream import Stream, _all_ended
 
 if TYPE_CHECKING:
@@ -393,19 +393,15 @@ class Device(DeviceMemory):
                 "Allow it first: device.enable_peer_access(peer).",
             )
 
-    def _launch_time_ns(self, work: Launch, args: tuple[object, ...], nbytes: int) -> int:
-        """Model a launch; what does not depend on the arguments is kept in the work."""
-        kernel = work.kernel
-        function = kernel.cost_function
-        if function is not None:
-            cost = function(work, *args)
-            if not isinstance(cost, Cost):
-                raise TypeError(f"the cost function of {kernel!r} gave {type(cost).__name__}, not a Cost")
-            seconds = cost.seconds
-            if seconds is not None and 0 <= seconds < 1e9:  # as `launch_time_ns` does, without the call
-                return round(seconds * 1e9)
-            return self._soc.launch_time_ns(cost, kernel.engine, work.blocks, work.cores)
-        if kernel.cost is None:
-            return self._soc.launch_time_ns(Cost(bytes=nbytes), kernel.engine, work.blocks, work.cores)
-        work.fixed_ns = time_ns = self._soc.launch_time_ns(kernel.cost, kernel.engine, work.blocks, work.cores)
-        return time_ns
+    def _price(self, work: Launch, args: tuple[object, ...], nbytes: int) -> tuple[int, int]:
+        """Ask a cost function; give the bytes of memory traffic and the `cost` of the item."""
+        function = work.kernel.cost_function
+        assert function is not None
+        cost = function(work, *args)
+        if not isinstance(cost, Cost):
+            raise TypeError(f"the cost function of {work.kernel!r} gave {type(cost).__name__}, not a Cost")
+        seconds = cost.seconds
+        if seconds is not None and 0 <= seconds < FOREVER_S:  # as `packed` does, without the call
+            return nbytes, ~round(seconds * 1e9)
+        packed = cost.packed()
+        return nbytes if packed < 0 else round(cost.bytes), packed

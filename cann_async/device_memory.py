@@ -273,7 +273,8 @@ class DeviceMemory:
 
     def _memory(self) -> Arena:
         if self._arena is None:
-            self._arena = Arena(self._soc.memory_bytes, f"device memory of npu:{self._index}")
+            what = f"device memory of npu:{self._index}"
+            self._arena = Arena(self._soc.memory_bytes, what, self._machine.memory_teller(self._index))
         return self._arena
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Buffer:

@@ -54,7 +54,16 @@ class Block:
 class Launch(Work):
     """What the body of a kernel sees of its launch: `.blocks .stream .device .name`."""
 
-    __slots__ = ("_all_blocks", "_queue", "blocks", "fixed_ns", "is_asynchronous", "kernel", "timeout_ns")
+    __slots__ = (
+        "_all_blocks",
+        "_queue",
+        "blocks",
+        "fixed_bytes",
+        "fixed_cost",
+        "is_asynchronous",
+        "kernel",
+        "timeout_ns",
+    )
 
     def __init__(
         self,
@@ -75,8 +84,15 @@ class Launch(Work):
         self.kernel = kernel
         self._all_blocks = [Block(index, blocks, self) for index in range(blocks)] if kernel.per_block else []
         self.blocks = blocks
-        self.fixed_ns: int | None = None
-        """The modelled time, if it does not depend on the arguments."""
+        cost = kernel.cost
+        self.fixed_cost: int | None = None
+        """The `cost` of every item, unless a function says it each time."""
+        self.fixed_bytes: int | None = None
+        """The memory traffic of every item, if it is not the bytes of the arguments."""
+        if kernel.cost_function is None:
+            self.fixed_cost = cost.packed() if cost is not None else 0
+            if cost is not None and self.fixed_cost >= 0:
+                self.fixed_bytes = round(cost.bytes)
         self._queue = queue
         self.is_asynchronous = kernel.is_asynchronous
 

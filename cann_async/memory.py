@@ -69,6 +69,9 @@ class Allocation:
         self.freed = True
         for buffer in (root, *self.buffers):
             buffer._array = _freed_like(buffer._array)
+        arena = self.device._arena
+        if arena is not None:
+            arena.free_and_total()  # has the records know
 
 
 class Buffer:

@@ -16,7 +16,6 @@ from ._machine.arena import is_pinned
 from ._machine.task import Work
 from .errors import CannError, MismatchError, error
 from .memory import Array, Buffer, Copy, Fill, Operand, bytes_of, check_copy
-from .soc import Cost
 from .task import Task
 
 if TYPE_CHECKING:
@@ -40,12 +39,13 @@ class MemoryTasks:
     if TYPE_CHECKING:
         _device: Device
         _machine: Machine
-        _modelled: bool
 
         def _check(self) -> None: ...
-        def _work(self, key: str, kind: type[Work], engine: str | None, name: str | None = None) -> Work: ...
+        def _work(
+            self, key: str, kind: type[Work], engine: str | None, name: str | None = None, label: str | None = None
+        ) -> Work: ...
         def _enqueue(
-            self, work: Work, args: tuple[object, ...], nbytes: int, service: int = 0, up: int = 2
+            self, work: Work, args: tuple[object, ...], nbytes: int, cost: int = -1, up: int = 2
         ) -> Task[object]: ...
 
     def memcpy(self, dst: Operand, src: Operand, nbytes: int | None = None, kind: int | None = None) -> Task[None]:
@@ -83,8 +83,7 @@ class MemoryTasks:
         )
         nbytes = sum(source.nbytes for _, source in copies)
         work = self._work("memcpy batch", BatchCopy, engine if nbytes else None, f"memcpy batch {engine}")
-        service = self._device.soc.copy_time_ns(engine, nbytes) if self._modelled else 0
-        return cast("Task[None]", self._enqueue(work, copies, nbytes, service))
+        return cast("Task[None]", self._enqueue(work, copies, nbytes, 0))
 
     def memset(self, buf: Buffer, value: int) -> Task[None]:
         """Set every byte of a buffer to `value` (0 to 255), in stream order; mirrors aclrtMemsetAsync."""
@@ -110,8 +109,7 @@ class MemoryTasks:
         if target.dtype.kind not in "iuf":
             raise error(107000, f"a reduction takes real numbers, not {target.dtype}")
         work = self._work(f"reduce {op}", Reduce, "d2d" if target.nbytes else None)
-        service = self._device.soc.copy_time_ns("d2d", 2 * target.nbytes) if self._modelled else 0
-        return cast("Task[None]", self._enqueue(work, (target, source, op), target.nbytes, service))
+        return cast("Task[None]", self._enqueue(work, (target, source, op), target.nbytes, target.nbytes))
 
     def random(
         self,
@@ -135,26 +133,20 @@ class MemoryTasks:
         array = self._device._check_fill(buf, 0)
         parameters = _parameters(array, distribution, low, high, (mean, stddev), ratio)
         work = self._work(f"random {distribution}", Random, "ai_cpu" if array.nbytes else None)
-        service = 0
-        if self._modelled:
-            service = self._device.soc.launch_time_ns(Cost(bytes=array.nbytes), "ai_cpu", 1, 1)
         args = (array, distribution, operator.index(seed), operator.index(offset), parameters)
-        return cast("Task[None]", self._enqueue(work, args, array.nbytes, service))
+        return cast("Task[None]", self._enqueue(work, args, array.nbytes, 0))
 
     def _enqueue_copy(self, engine: str, arrays: tuple[object, ...], nbytes: int, up: int = 3) -> Task[None]:
         work = self._work("memcpy", Copy, engine if nbytes else None, f"memcpy {engine}")
-        service = self._device.soc.copy_time_ns(engine, nbytes) if self._modelled else 0
-        return cast("Task[None]", self._enqueue(work, arrays, nbytes, service, up))
+        return cast("Task[None]", self._enqueue(work, arrays, nbytes, 0, up))
 
     def _enqueue_fill(self, array: Array, value: int, up: int = 3) -> Task[None]:
         work = self._work("memset", Fill, "d2d" if array.nbytes else None)
-        service = self._device.soc.copy_time_ns("d2d", array.nbytes) if self._modelled else 0
-        return cast("Task[None]", self._enqueue(work, (array, value), array.nbytes, service, up))
+        return cast("Task[None]", self._enqueue(work, (array, value), array.nbytes, 0, up))
 
     def _enqueue_words(self, words: Array, value: int, up: int = 3) -> Task[None]:
         work = self._work("memset d32", FillWords, "d2d" if words.nbytes else None)
-        service = self._device.soc.copy_time_ns("d2d", words.nbytes) if self._modelled else 0
-        return cast("Task[None]", self._enqueue(work, (words, value % (1 << 32)), words.nbytes, service, up))
+        return cast("Task[None]", self._enqueue(work, (words, value % (1 << 32)), words.nbytes, 0, up))
 
 
 def _staged(src: Operand, source: Array) -> Array:

@@ -6,6 +6,7 @@ the host have different names: ``stream.wait(event)`` and ``await event``.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 from typing import TYPE_CHECKING, TypeVar, cast, overload
@@ -49,9 +50,11 @@ class Ordering:
         _queue: Queue
 
         def _check(self) -> None: ...
-        def _work(self, key: str, kind: type[Work], engine: str | None, name: str | None = None) -> Work: ...
+        def _work(
+            self, key: str, kind: type[Work], engine: str | None, name: str | None = None, label: str | None = None
+        ) -> Work: ...
         def _enqueue(
-            self, work: Work, args: tuple[object, ...], nbytes: int, service: int = 0, up: int = 2
+            self, work: Work, args: tuple[object, ...], nbytes: int, cost: int = -1, up: int = 2
         ) -> Task[object]: ...
 
     def record(self, event: Event | None = None) -> Event:
@@ -63,7 +66,7 @@ class Ordering:
             raise TypeError(f"record needs an Event, not {type(event).__name__}")
         event._check()
         self._check_context(event._context, repr(event))
-        work, args = event._recording(self._work)
+        work, args = event._recording(functools.partial(self._work, label=event.name))
         event._record = cast("Task[None]", self._enqueue(work, args, 0))
         return event
 
@@ -78,12 +81,15 @@ class Ordering:
         self._check()
         limit = self._wait_limit(timeout)
         target: Item | None
+        label = None
         if isinstance(what, Event):
+            label = what.name
             what._check()
             self._check_context(what._context, repr(what))
             latch, target = what._awaited()
             if latch is not None:
-                waiting = self._enqueue(self._work("wait latch", WaitLatch, None, "wait"), (latch, limit, None), 0)
+                work = self._work("wait latch", WaitLatch, None, "wait", what.name)
+                waiting = self._enqueue(work, (latch, limit, None), 0)
                 what._note_wait(waiting)
                 return cast("Task[None]", waiting)
         elif isinstance(what, Task):
@@ -98,13 +104,16 @@ class Ordering:
         else:
             raise TypeError(f"a stream waits for an Event, a Task or a Stream, not {type(what).__name__}")
         if target is None:
-            return cast("Task[None]", self._enqueue(self._work("wait nothing", Work, None, "wait"), (), 0))
-        return cast("Task[None]", self._enqueue(self._work("wait", Wait, None), (target, limit, None), target.id))
+            return cast("Task[None]", self._enqueue(self._work("wait nothing", Work, None, "wait", label), (), 0))
+        work = self._work("wait", Wait, None, label=label)
+        return cast("Task[None]", self._enqueue(work, (target, limit, None), target.id))
 
     def record_notify(self, notify: Notify) -> Task[None]:
         """Set a notify when the stream gets there; twice before a wait is once. Mirrors aclrtRecordNotify."""
         latch = self._latch_of(notify)
-        return cast("Task[None]", self._enqueue(self._work("record notify", SetLatch, None), (latch,), 0))
+        return cast(
+            "Task[None]", self._enqueue(self._work("record notify", SetLatch, None, label=notify.name), (latch,), 0)
+        )
 
     def wait_notify(self, notify: Notify, timeout: float | None = None) -> Task[None]:
         """Hold later tasks of this stream until the notify is set, and clear it; mirrors aclrtWaitAndResetNotify.
@@ -112,7 +121,7 @@ class Ordering:
         A wait always waits, also for what was recorded before it. After `timeout` seconds it fails with 107020.
         """
         latch, limit = self._latch_of(notify), self._wait_limit(timeout)
-        work = self._work("wait notify", WaitLatch, None)
+        work = self._work("wait notify", WaitLatch, None, label=notify.name)
         return cast("Task[None]", self._enqueue(work, (latch, limit, None), 0))
 
     def write_value(self, buf: Buffer, value: int) -> Task[None]:
@@ -157,7 +166,7 @@ class Ordering:
         place = OnLoop(self._machine, running_host()) if on_host else None
         work = HostCall(name, engine, place, is_asynchronous=is_coroutine)
         task = self._enqueue_call(work, call_args(fn, args), block)
-        if self._machine.clock.modelled and has_running_loop():  # the host may wait for what the callback does
+        if self._machine.clock.is_virtual and has_running_loop():  # the host may wait for what the callback does
             task.add_done_callback(_nothing)
         return task
 
@@ -186,7 +195,7 @@ class Ordering:
         machine = self._machine
         for one, values in ((wait, (posted, None, None)), (work, args)):
             number, now = machine.next_id(), machine.now()
-            task: Task[object] = Task(number, beside, one, values, 0, 0, now, posted.code, posted.lasti)
+            task: Task[object] = Task(number, beside, one, values, 0, -1, now, posted.code, posted.lasti)
             machine.submit(beside, task)
         return task
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .stream import Stream
 
-ClockName = Literal["wall", "virtual"]
+ClockName = Literal["wall", "virtual", "paced"]
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
 Hook: TypeAlias = Callable[[str, T], object]
@@ -40,7 +40,7 @@ class RuntimeClock:
 
     @property
     def name(self) -> str:
-        """The name of the clock, wall or virtual."""
+        """The name of the clock: wall, virtual or paced."""
         return self._machine.clock.name
 
     def now_ns(self) -> int:
@@ -61,7 +61,7 @@ class RuntimeClock:
         machine, clock = self._machine, self._machine.clock
         if machine.closed is not None:
             raise machine.closed.error()
-        if clock.modelled:
+        if clock.is_virtual:
             await Ended(machine.timer(seconds * 10**9 if isinstance(seconds, int) else round(seconds * 1e9)))
         else:
             await asyncio.sleep(seconds)
@@ -103,7 +103,7 @@ class Runtime:
             raise ValueError(f"a runtime has 1 to 64 devices, not {count}")
         kind = clock if clock is not None else os.environ.get("CANN_ASYNC_CLOCK", "wall")
         if kind not in CLOCKS:
-            raise ValueError(f"clock must be {' or '.join(map(repr, CLOCKS))}, not {kind!r}")
+            raise ValueError(f"clock must be {', '.join(map(repr, CLOCKS))}, not {kind!r}")
         if start_ns and kind != "virtual":
             raise ValueError(f"start_ns is for the virtual clock, not for the {kind} clock")
         chip = find(soc if soc is not None else os.environ.get("CANN_ASYNC_SOC", "ascend910b"))

@@ -77,7 +77,7 @@ class Stream(Ordering, MemoryTasks, OverflowTasks):
         self._depth: int | None = None
         """With so many tasks queued who enqueues must wait: only in the blocking twin."""
         self._launches: dict[object, Launch] = {}
-        self._works: dict[tuple[str, str | None], Work] = {}
+        self._works: dict[tuple[str, str | None, str | None], Work] = {}
         """What tasks of one kind on this stream share; launches by kernel, the others by kind and engine."""
         queue.owner = weakref.ref(self)
 
@@ -100,7 +100,7 @@ class Stream(Ordering, MemoryTasks, OverflowTasks):
         Arguments are taken over at the call; so it mirrors aclrtLaunchKernelV2, aclrtLaunchKernelWithConfig,
         aclrtLaunchKernelWithHostArgs and aclrtLaunchKernelWithArgsArray as well.
         """
-        queue = self._queue
+        queue, machine = self._queue, self._machine
         if queue.closed is not None:
             raise queue.closed.error()
         if blocks == 1 and name is None and timeout is None:
@@ -118,24 +118,31 @@ class Stream(Ordering, MemoryTasks, OverflowTasks):
             if type(arg) not in PLAIN:
                 args, nbytes = self._views(kernel, args)
                 break
-        service = 0
+        cost = 0
         if self._modelled:
-            fixed = work.fixed_ns
-            service = fixed if fixed is not None else self._device._launch_time_ns(work, given, nbytes)
+            fixed = work.fixed_cost
+            if fixed is None:
+                nbytes, cost = self._device._price(work, given, nbytes)
+            else:
+                cost = fixed
+                if work.fixed_bytes is not None:
+                    nbytes = work.fixed_bytes
+            if machine.host_call_ns:
+                machine.spend()
         frame = sys._getframe(1)
         code = frame.f_code
         if code is LAUNCHER_CODE and frame.f_back is not None:
             frame = frame.f_back
             code = frame.f_code
         number = self._next_id()
-        task: Task[R] = Task(number, queue, work, args, nbytes, service, self._now(), code, frame.f_lasti)
+        task: Task[R] = Task(number, queue, work, args, nbytes, cost, self._now(), code, frame.f_lasti)
         queue.last = task
         tasks.append(task)
         if queue.idle:
             queue.idle = False
-            self._machine.post(queue)
+            machine.post(queue)
         if not number & 1023:
-            self._machine.breathe(number)
+            machine.breathe(number)
         if self._is_blocking:
             self._finish(task)
         return task
@@ -360,28 +367,33 @@ class Stream(Ordering, MemoryTasks, OverflowTasks):
             if problem is None:  # an error of the block itself is what its writer must see
                 raise
 
-    def _enqueue(
-        self, work: Work, args: tuple[object, ...], nbytes: int, service: int = 0, up: int = 2
-    ) -> Task[object]:
+    def _enqueue(self, work: Work, args: tuple[object, ...], nbytes: int, cost: int = -1, up: int = 2) -> Task[object]:
         queue, machine = self._queue, self._machine
         if queue.closed is not None:
             raise queue.closed.error()
         if self._depth is not None and len(queue.tasks) >= self._depth:
             self._wait_for_room()
+        if machine.host_call_ns:
+            machine.spend()
         frame = sys._getframe(up)
         task: Task[object] = Task(
-            machine.next_id(), queue, work, args, nbytes, service, machine.now(), frame.f_code, frame.f_lasti
+            machine.next_id(), queue, work, args, nbytes, cost, machine.now(), frame.f_code, frame.f_lasti
         )
         machine.submit(queue, task)
         if machine.launch_blocking and work.engine is not None:
             self._finish(task)
         return task
 
-    def _work(self, key: str, kind: type[Work], engine: str | None, name: str | None = None) -> Work:
-        work = self._works.get((key, engine))
+    def _work(
+        self, key: str, kind: type[Work], engine: str | None, name: str | None = None, label: str | None = None
+    ) -> Work:
+        work = self._works.get((key, engine, label))
         if work is None:
             on = self._device._engines[engine] if engine is not None else None
-            work = self._works[key, engine] = kind(name if name is not None else key, on)
+            if len(self._works) >= MANY:  # events with ever new names
+                self._works.clear()
+            work = self._works[key, engine, label] = kind(name if name is not None else key, on)
+            work.label = label
         return work
 
     def _views(self, kernel: Kernel[..., object], args: tuple[object, ...]) -> tuple[tuple[object, ...], int]:

@@ -252,7 +252,7 @@ class RuntimeClock(_runtime.RuntimeClock):
 
     def sleep(self, seconds: float) -> None:
         """Sleep in the runtime's own time."""
-        if self._machine.clock.modelled:
+        if self._machine.clock.is_virtual:
             run_blocking(self._sleep(seconds))
         else:
             time.sleep(seconds)

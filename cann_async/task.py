@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast, final
 
 from ._machine.completion import Ended, block, run_blocking, wait
 from ._machine.hosts import HostLoop, running_host
-from ._machine.task import CANCELLED, DONE, QUEUED, Call, Item, Work, blame, nanoseconds
+from ._machine.task import CANCELLED, DONE, FAILED, QUEUED, Call, Item, Work, blame, nanoseconds
 from .errors import CannError, SyncTimeout, error, location
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Task(Item, Generic[T_co]):
             return False
         queue, machine = self.queue, self.queue.machine
         if queue.last is self:  # whoever waits for the stream still waits for what came before: an empty item stands in
-            gone = Item(machine.next_id(), queue, Work("cancelled", None), (), 0, 0, machine.now(), None, 0)
+            gone = Item(machine.next_id(), queue, Work("cancelled", None), (), 0, -1, machine.now(), None, 0)
             machine.submit(queue, gone)
         return machine.cancel(self, error(107023, f"{self!r} was cancelled before it started"))
 
@@ -148,8 +148,9 @@ class Task(Item, Generic[T_co]):
     @property
     def finished_ns(self) -> int | None:
         """When it ended; None before that."""
-        finished: int | None = getattr(self, "finished", None)
-        return None if finished is None else finished - self.queue.machine.clock.origin_ns
+        if not DONE <= self.state <= FAILED:  # until then it is when it will end, for all that is known
+            return None
+        return self.finished - self.queue.machine.clock.origin_ns
 
     def _result(self) -> T_co:
         if self.state == DONE:
@@ -189,7 +190,7 @@ class _Callback(Call):
             self._host: HostLoop | None = running_host()
         except RuntimeError:
             self._host = None
-        self._waits = self._host is not None and self._machine.clock.modelled
+        self._waits = self._host is not None and self._machine.clock.is_virtual
         if self._host is not None and self._waits:
             self._host.watch(self._machine)
 
@@ -200,7 +201,7 @@ class _Callback(Call):
         except IndexError:
             return
         if self._host is not None:
-            if self._machine.clock.modelled:  # time must stand still while somebody can go on
+            if self._machine.clock.is_virtual:  # time must stand still while somebody can go on
                 self._machine.stop = self._machine.news = True
             try:
                 self._host.loop.call_soon_threadsafe(self._call)

@@ -129,7 +129,13 @@ class Faults:
             if rule.kind == "hang":
                 return True
             if rule.kind == "delay" and self._machine.clock.modelled:
-                item.service_ns += round(rule.seconds * 1e9)
+                longer = round(rule.seconds * 1e9)
+                if item.cost < 0:
+                    item.cost -= longer
+                else:
+                    engine = item.work.engine
+                    assert engine is not None
+                    item.cost = ~(engine.time_ns(item)[0] + longer)
             else:
                 item.work = Faulty(item.work, rule)
         return False

@@ -286,6 +286,29 @@ async def test_a_deadlock_is_an_error_for_everybody_who_waits():
         assert await device.default_stream.launch(work(1, lambda: "works")) == "works"
 
 
+@pytest.mark.asyncio
+async def test_a_deadlock_draws_the_circle():
+    """Each stream says what it waits for, on which stream that stands, and behind what."""
+    async with open_device() as device:
+        first, second, third = (device.create_stream() for _ in range(3))
+        event, go, never = device.create_event(name="e"), device.create_notify("go"), device.create_notify("never")
+        first.wait_notify(go)
+        event.record(first)
+        second.wait(event)
+        second.record_notify(go)
+        third.wait_notify(never)
+        with pytest.raises(ca.DeadlockError) as caught:
+            await first.synchronize()
+        for stream in (first, second, third):
+            await stream.close(force=True)
+        for line in (
+            f"stream {first.id} waits for notify 'go', recorded on stream {second.id} behind a wait for event 'e'",
+            f"stream {second.id} waits for event 'e', recorded on stream {first.id} behind a wait for notify 'go'",
+            f"stream {third.id} waits for notify 'never', which nobody will record",
+        ):
+            assert line in str(caught.value)
+
+
 def test_a_deadlock_is_an_error_for_blocked_threads_too():
     """In a script."""
     with blocking.open_device(clock="virtual", soc=SOC) as device:

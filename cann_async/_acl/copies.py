@@ -265,8 +265,7 @@ def memcpy_async_with_desc(desc: int, kind: int, stream: int) -> None:
 
 def _enqueue_described(stream: sync.Stream, descriptor: Bytes, count: int) -> Task[object]:
     work = stream._work("memcpy described", DescribedCopy, "d2d", "memcpy d2d")
-    service = stream.device.soc.copy_time_ns("d2d", count) if stream._modelled else 0
-    return stream._enqueue(work, (descriptor,), count, service)
+    return stream._enqueue(work, (descriptor,), count, 0)
 
 
 def _check_described(kind: int) -> None:

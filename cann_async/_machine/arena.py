@@ -18,11 +18,15 @@ import mmap
 import sys
 import threading
 from collections import deque
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ALIGNMENT = 64
 _SPLIT_BITS = 3
@@ -51,10 +55,14 @@ class Block:
 
 
 class Arena:
-    """`capacity` bytes of address space with an allocator; `what` names it in error texts."""
+    """`capacity` bytes of address space with an allocator; `what` names it in error texts.
 
-    def __init__(self, capacity: int, what: str) -> None:
+    `tell` hears how many bytes are in use, when that has changed.
+    """
+
+    def __init__(self, capacity: int, what: str, tell: Callable[[int], object] | None = None) -> None:
         self.what = what
+        self._tell = tell
         self.capacity = -(-capacity // ALIGNMENT) * ALIGNMENT
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _no_reserve()
         try:
@@ -104,13 +112,19 @@ class Arena:
                 self._put(address + size, left)
             self._sizes[address] = size
             self._in_use += size
+        if self._tell is not None:
+            self._tell(self._in_use)
         return Block(self, address, nbytes, self._returns)
 
     def free_and_total(self) -> tuple[int, int]:
         """Give the bytes that are free and all there are."""
         with self._lock:
+            has_changed = bool(self._returns)
             self._take_back()
-            return self.capacity - self._in_use, self.capacity
+            used = self._in_use
+        if has_changed and self._tell is not None:
+            self._tell(used)
+        return self.capacity - used, self.capacity
 
     @staticmethod
     def view(block: Block, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:

@@ -86,7 +86,7 @@ class Bodies:
     def run(self, item: Item) -> bool:
         """Begin the body and see it to its end; False if it needs something else first, and arrives later."""
         self.start(item)
-        if item.work.place is not None:  # a host runs it, so the host must be let go on
+        if item.work.place is not None or not self._machine.clock.is_virtual:  # the host must be let go on
             return False
         self._come_to_rest()
         arrivals = self._machine.arrivals

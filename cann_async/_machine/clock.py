@@ -3,10 +3,9 @@
 The executors are the same under both; a clock decides how long an item keeps its engine and where its body runs
 (`serve`), and how the driver goes from one thing to the next (`run`).
 
-* `WallClock`: kernels take the time that they take. Light bodies run in place on the driving thread, heavy ones on
-  worker threads.
-* `VirtualClock`: modelled time in integer nanoseconds, a heap of what ends when. A body runs at the instant at which
-  its task ends. At one instant all completions come first, then new heads become ready, then free engines choose.
+* `WallClock`, here: kernels take the time that they take. Light bodies run in place on the driving thread, heavy ones
+  on worker threads.
+* `VirtualClock` and `PacedClock` take modelled time, see modelled.py.
 """
 
 from __future__ import annotations
@@ -22,19 +21,20 @@ from .task import DONE, LIGHT_NS, RUNNING, Item, fail
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..soc import Soc
     from .machine import Machine
+    from .sharing import Memory
 
 
 Due = list[tuple[int, int, Item]]
-"""A heap of (time, id, item) of what ends when; an item that is no longer RUNNING has been given up."""
+"""A heap of (time, id, item) of what ends when. An item that is no longer RUNNING has been given up; one whose
+`finished` is another time has been planned anew."""
 MANY = 1000
-AFTER_WORK = 1 << 62
-"""At one instant timers end after the work: at the deadline itself the work wins."""
 
 
 def without_given_up(due: Due) -> int:
     """Forget what has been given up, and say how long the heap may grow until the next time."""
-    live = [entry for entry in due if entry[2].state == RUNNING]
+    live = [(at, number, item) for at, number, item in due if item.state == RUNNING and item.finished == at]
     heapify(live)
     due[:] = live
     return max(MANY, 2 * len(live))
@@ -45,9 +45,15 @@ class Clock(ABC):
 
     name: str
     modelled: bool
-    """Whether tasks need a modelled service time."""
+    """Whether tasks take modelled time."""
+    is_virtual = False
+    """Whether time moves only while hosts wait."""
+    hosts_drive = True
+    """Whether who waits drives the machine, or leaves that to the device thread."""
     now: Callable[[], int]
-    """Nanoseconds; hot, so it is a plain function and not a method."""
+    """Nanoseconds, as hosts see them; hot, so it is a plain function and not a method."""
+    device_now: Callable[[], int]
+    """Nanoseconds, as the device sees them: of what happens just now."""
     origin_ns = 0
     is_watchful = False
     """Some bodies have a timeout, or faults are injected: look at every one that starts."""
@@ -60,9 +66,19 @@ class Clock(ABC):
         """On the wall clock: what ends when, besides work. On the virtual clock they stand among the work."""
         self._lock = threading.Lock()
 
+    def memory(self, soc: Soc) -> Memory | None:
+        """Give what deals out the memory bandwidth of one more device; None: nobody counts."""
+        return None
+
     @abstractmethod
     def run(self, deadline_ns: int) -> None:
         """Drive until nothing can be done now, a host has been woken, or the time (of `now`) is past the deadline."""
+
+    @property
+    def seconds_to_timer(self) -> float:
+        """How long until the next timer ends; -1 if there is none."""
+        timers = self.timers
+        return max(0.0, (timers[0][0] - self.now()) / 1e9) if timers else -1
 
     @abstractmethod
     def timer(self, item: Item, at_ns: int) -> None:
@@ -81,7 +97,7 @@ class WallClock(Clock):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        self.now = time.perf_counter_ns
+        self.now = self.device_now = time.perf_counter_ns
         self.origin_ns = self.now()
         self._deadline = 0
         self._most_timers = MANY
@@ -136,13 +152,9 @@ class WallClock(Clock):
             self.machine.stop = self.machine.news = True
         return True
 
-    @property
-    def seconds_to_timer(self) -> float:
-        """How long until the next timer ends; -1 if there is none."""
-        return max(0.0, (self.timers[0][0] - self.now()) / 1e9) if self.timers else -1
-
     def timer(self, item: Item, at_ns: int) -> None:
         """Have the device thread look at the time; see `Clock.timer`."""
+        item.finished = at_ns
         with self._lock:  # for who forgets; that a driver takes one meanwhile does no harm, as it ends it
             heappush(self.timers, (at_ns, item.id, item))
             if len(self.timers) > self._most_timers:
@@ -154,88 +166,3 @@ class WallClock(Clock):
             item.finished = self.now()
             item.state = DONE
             self.machine.wake(item)
-
-
-class VirtualClock(Clock):
-    """Discrete events: time jumps to what ends next, and only when a host waits."""
-
-    name = "virtual"
-    modelled = True
-
-    def __init__(self, machine: Machine, start_ns: int = 0) -> None:
-        super().__init__(machine)
-        self.time_ns = start_ns
-        self.now = self._now
-        self._due: Due = []
-        self._most_due = MANY
-
-    def _now(self) -> int:
-        return self.time_ns
-
-    @property
-    def next_due_ns(self) -> int | None:
-        """When something ends next; None if nothing is under way."""
-        due = list(self._due)  # a host may be adding a timer just now
-        return min((at for at, _, item in due if item.state == RUNNING), default=None)
-
-    def run(self, deadline_ns: int) -> None:
-        """Drive; see `Clock.run`."""
-        machine, called, due, pollers = self.machine, self.machine.called, self._due, self.machine.pollers
-        bodies, settle = machine.bodies, machine.scheduler.settle
-        if len(due) > self._most_due:
-            with self._lock:
-                self._most_due = without_given_up(due)
-        while True:
-            while machine.news or (machine.arrivals and not bodies.active):
-                if bodies.woken:
-                    bodies.resume()
-                settle()
-            if bodies.active:  # a body of this instant waits for real time, or for a host
-                return
-            if called:
-                engine = called.popleft()
-                engine.called = False
-                engine.step(None)
-                continue  # a choice may bring news, such as a cancelled head that makes way
-            if not due or machine.stop or due[0][0] > deadline_ns:
-                return
-            now, _, item = heappop(due)
-            if item.state != RUNNING:  # given up meanwhile
-                continue
-            self.time_ns = now
-            if due and due[0][0] == now:  # who ends at one instant ends before any engine chooses
-                machine.completing = True
-                self._end(item, now)
-                while due and due[0][0] == now:
-                    item = heappop(due)[2]
-                    if item.state == RUNNING:  # else another one of this instant has ended it
-                        self._end(item, now)
-                machine.completing = False
-            else:  # it is alone, so its engine may choose in the same step
-                self._end(item, now)
-            if pollers:
-                machine.memory_changed()
-
-    def _end(self, item: Item, now: int) -> None:
-        """The time of an item is over."""
-        item.finished = now
-        engine = item.work.engine
-        if engine is not None:
-            engine.step(item)
-        else:  # a timer of a host
-            item.state = DONE
-            self.machine.wake(item)
-
-    def serve(self, item: Item) -> bool:
-        """Keep the engine for the modelled time."""
-        if self.is_watchful and self.machine.look_after(item):
-            return False
-        item.state = RUNNING
-        now = item.started = self.time_ns
-        heappush(self._due, (now + item.service_ns, item.id, item))
-        return False
-
-    def timer(self, item: Item, at_ns: int) -> None:
-        """Have the item end at that time."""
-        with self._lock:  # for the driver who forgets; nobody else adds but the driver
-            heappush(self._due, (at_ns, AFTER_WORK | item.id, item))

@@ -50,11 +50,12 @@ class Awaiter:
     def wake(self) -> None:
         """Set the future on its loop; a body's on virtual time when the driver has time for it."""
         machine = self._machine
-        if machine.clock.modelled and self.body is not None:
+        is_virtual = machine.clock.is_virtual
+        if is_virtual and self.body is not None:
             machine.bodies.woken.append(self)
             machine.news = True
             return
-        if machine.clock.modelled:  # time must stand still while somebody can go on
+        if is_virtual:  # time must stand still while somebody can go on
             machine.stop = machine.news = True
         self.deliver()
 
@@ -69,7 +70,7 @@ class Awaiter:
     def wait(self, item: Item) -> Generator[Future[None], None, None]:
         """Suspend until the item has ended."""
         machine, host, body = self._machine, self._host, self.body
-        moves_time = machine.clock.modelled and body is None
+        moves_time = machine.clock.is_virtual and body is None
         machine.waiting[self] = item
         try:
             if machine.watch(item, self):
@@ -140,21 +141,37 @@ class Sleeper:
         self._lock.acquire(timeout=timeout)
 
 
-def wait(machine: Machine, item: Item) -> Generator[Future[None] | None, None, None]:
-    """Wait for the item in a coroutine of any running loop; the body of every `__await__`."""
+def wait(machine: Machine, item: Item, asked_for: Item | None = None) -> Generator[Future[None] | None, None, None]:
+    """Wait for the item in a coroutine of any running loop; the body of every `__await__`.
+
+    `asked_for` is what the host really wants, if it is not the item: then the item is a timer.
+    """
     if mode.blocking:
-        block(machine, item)
+        block(machine, item, asked_for)
         return
     machine.check_alive()
     host = running_host()
     body = current_body.get()
     if body is not None:
         check_may_wait(body, item)
-    if machine.clock.modelled:
+        yield from _wait(machine, item, host, body)
+        return
+    began = machine.now()
+    try:
+        yield from _wait(machine, item, host, None)
+    finally:
+        machine.records.host_waited((asked_for or item).id, began, machine.now())
+
+
+def _wait(
+    machine: Machine, item: Item, host: HostLoop, body: Item | None
+) -> Generator[Future[None] | None, None, None]:
+    clock = machine.clock
+    if clock.is_virtual:
         if body is None and host.is_quiet:
             machine.watch(item, machine.stopper)
             machine.move_time(host, item)
-    else:
+    elif clock.hosts_drive:
         now = machine.now
         while item.state < DONE:
             time = now()
@@ -195,14 +212,14 @@ class Ended:
         stop = TimerStop(machine, timer)
         try:
             if machine.watch(item, stop):
-                yield from wait(machine, timer)
+                yield from wait(machine, timer, item)
         finally:
             machine.unwatch(item, stop)
             stop.wake()
         return item.state >= DONE
 
 
-def block(machine: Machine, item: Item) -> None:
+def block(machine: Machine, item: Item, asked_for: Item | None = None) -> None:
     """Wait for the item in this thread, also inside a running loop; KeyboardInterrupt gets through."""
     if machine.on_device_thread():
         raise error(
@@ -215,12 +232,13 @@ def block(machine: Machine, item: Item) -> None:
     if body is not None:
         check_may_wait(body, item)
         machine.bodies.pause(-1)
+    began = machine.now()
     sleeper: Sleeper | None = None
     try:
         while item.state < DONE:
             if sleeper is None:
                 machine.watch(item, machine.stopper)
-            if _drive_shielded(machine):
+            if machine.clock.hosts_drive and _drive_shielded(machine):
                 if item.state >= DONE:
                     return
                 if machine.stop:
@@ -234,7 +252,7 @@ def block(machine: Machine, item: Item) -> None:
                     raise error(*NEEDED_HERE)
                 machine.watch(item, sleeper)
                 continue  # the item, or the baton, may have become free meanwhile
-            sleeper.sleep(MOMENT_S if machine.clock.modelled else -1)  # as `HostLoop.look_later`
+            sleeper.sleep(MOMENT_S if machine.clock.is_virtual else -1)  # as `HostLoop.look_later`
             if sleeper.problem is not None:
                 raise sleeper.problem
     finally:
@@ -243,6 +261,8 @@ def block(machine: Machine, item: Item) -> None:
             machine.unwatch(item, sleeper)
         if body is not None:
             machine.bodies.pause(1)
+        else:
+            machine.records.host_waited((asked_for or item).id, began, machine.now())
 
 
 def _places(machine: Machine) -> list[Place]:

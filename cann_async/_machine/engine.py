@@ -12,12 +12,16 @@ import types
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from .sharing import Memory
 from .task import DONE, QUEUED, RUNNING, Item, fail
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from ..soc import Soc
     from .machine import Machine
+
+MANY = 1000
 
 
 class Engine:
@@ -27,9 +31,23 @@ class Engine:
     own in a timeline.
     """
 
-    __slots__ = ("called", "capacity", "device", "free", "lanes", "name", "ready", "step")
+    __slots__ = (
+        "_times",
+        "called",
+        "capacity",
+        "device",
+        "free",
+        "lanes",
+        "memory",
+        "name",
+        "ready",
+        "soc",
+        "step",
+    )
 
-    def __init__(self, device: int, name: str, capacity: int, machine: Machine) -> None:
+    def __init__(
+        self, device: int, name: str, capacity: int, machine: Machine, soc: Soc, memory: Memory | None
+    ) -> None:
         self.device = device
         self.name = name
         self.capacity = self.free = capacity
@@ -37,12 +55,30 @@ class Engine:
         self.ready: list[tuple[int, Item]] = []
         self.called = False
         """Whether the driver already knows that there is something to do here."""
+        self.soc = soc
+        self.memory = memory
+        """Of the device, on a modelled clock."""
+        self._times: dict[tuple[int, int, int, int], tuple[int, int]] = {}
         self.step = executor(self, machine).send
         """Steps the executor."""
         self.step(None)
 
+    def time_ns(self, item: Item) -> tuple[int, int]:
+        """Model an item without a fixed time: nanoseconds alone on the chip, and bytes per second meanwhile."""
+        work, nbytes = item.work, item.nbytes
+        key = (nbytes, item.cost, work.blocks, work.cores)
+        found = self._times.get(key)
+        if found is None:
+            if len(self._times) >= MANY:
+                self._times.clear()
+            service, moved = self.soc.service(self.name, *key)
+            found = self._times[key] = (service, moved * 10**9 // service if service else 0)
+        return found
+
     def take_back(self, item: Item) -> None:
         """Free what an item occupies that is given up; the lane stays known to its record as a negative number."""
+        if self.memory is not None:
+            self.memory.leave(item, item.queue.machine.now())
         self.free += item.work.cores
         heappush(self.lanes, item.lane)
         item.lane = ~item.lane

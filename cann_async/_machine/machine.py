@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING
 from ..errors import DeadlockError, error
 from .bodies import Bodies
 from .calls import NEEDED_HERE, Reports
-from .clock import Clock, VirtualClock, WallClock
+from .clock import Clock, WallClock
 from .engine import Engine
+from .modelled import PacedClock, VirtualClock
 from .queue import Queue, Refusal
 from .record import Records
 from .scheduler import Scheduler
+from .stuck import stuck
 from .task import CANCELLED, DONE, QUEUED, RUNNING, Call, Item, TimerStop, Waiter, Work
 from .workers import Arrival, DeviceThread, Workers
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from .hosts import HostLoop
 
 FOREVER = 1 << 62
-CLOCKS = ("wall", "virtual")
+CLOCKS = ("wall", "virtual", "paced")
 CALLBACKS = {"callback": 1024}
 """The engine of host callbacks: at most so many run at once."""
 BACKLOG = 100
@@ -68,7 +70,11 @@ class Machine:
     def __init__(self, socs: Sequence[Soc], clock: str, *, record: bool = True, start_ns: int = 0) -> None:
         if _forked:
             raise FORKED.error()
-        self.clock: Clock = WallClock(self) if clock == "wall" else VirtualClock(self, start_ns)
+        self.clock: Clock
+        if clock == "virtual":
+            self.clock = VirtualClock(self, start_ns)
+        else:
+            self.clock = WallClock(self) if clock == "wall" else PacedClock(self)
         self.now = self.clock.now
         self._timed = self.clock.timers
         self.records = Records(keep=record)
@@ -82,7 +88,7 @@ class Machine:
         """The driver is wanted elsewhere: do not wait for bodies."""
         self.completing = False
         """More ends at this instant: engines must not choose yet."""
-        self.asleep = clock == "wall"
+        self.asleep = not self.clock.is_virtual
         """Whether the device thread must be rung when there is work."""
         self.driven = 0
         self.threads: set[int] = set()
@@ -100,6 +106,8 @@ class Machine:
         """Whether any thread of the process may yet enqueue what another one waits for; else only hosts that wait."""
         self.failure_hooks: dict[str, Callable[[CannError], object]] = {}
         """Who is told of each task that fails."""
+        self.host_call_ns = 0
+        """What a call that enqueues or waits costs the host in virtual time."""
         self.op_wait_timeout_ns: int | None = None
         self.op_execute_timeout_ns: int | None = None
         self._timers = Work("timer", None)
@@ -116,11 +124,13 @@ class Machine:
         self.bodies = Bodies(self)
         self.reports = Reports(self)
         self._device_thread = DeviceThread(self)
-        self.engines: list[dict[str, Engine]] = [
-            {name: Engine(index, name, capacity, self) for name, capacity in (soc.engines() | CALLBACKS).items()}
-            for index, soc in enumerate(socs)
-        ]
+        self.engines = [self._make_engines(index, soc) for index, soc in enumerate(socs)]
         _machines.add(self)
+
+    def _make_engines(self, device: int, soc: Soc) -> dict[str, Engine]:
+        memory = self.clock.memory(soc)
+        kinds = (soc.engines() | CALLBACKS).items()
+        return {name: Engine(device, name, capacity, self, soc, memory) for name, capacity in kinds}
 
     # -- what hosts do ------------------------------------------------------------------------------------------------
 
@@ -149,7 +159,7 @@ class Machine:
     def timer(self, after_ns: int) -> Item:
         """Give an item that ends after so many nanoseconds. Who no longer needs it sets its state to DONE."""
         now = self.now()
-        item = Item(self.next_id(), self.timer_queue, self._timers, (), 0, 0, now, None, 0)
+        item = Item(self.next_id(), self.timer_queue, self._timers, (), 0, -1, now, None, 0)
         item.state, item.started, item.lane = RUNNING, now, 0
         self.clock.timer(item, now + after_ns)
         return item
@@ -157,8 +167,7 @@ class Machine:
     @property
     def seconds_to_timer(self) -> float:
         """How long the device thread may sleep; -1 for ever."""
-        clock = self.clock
-        return clock.seconds_to_timer if isinstance(clock, WallClock) else -1
+        return self.clock.seconds_to_timer
 
     def look_after(self, item: Item) -> bool:
         """Start the watch over an item that is about to run, and let faults happen to it; True if it is to hang."""
@@ -194,6 +203,11 @@ class Machine:
         for queue in queues:
             self.post(queue)
 
+    def memory_teller(self, device: int) -> Callable[[int], object]:
+        """Give what writes down how much memory of a device is in use."""
+        records, now = self.records, self.now
+        return lambda used: records.memory_used(now(), device, used)
+
     def breathe(self, submitted: int) -> None:
         """Let the device keep up, on the wall clock: a host has enqueued a thousand tasks more, `submitted` in all."""
         if submitted - len(self.records) > BACKLOG and not self.clock.modelled and not self.on_device_thread():
@@ -205,6 +219,16 @@ class Machine:
         self.news = True
         if self.asleep:
             self._device_thread.ring()
+
+    def spend(self) -> None:
+        """Let the host take its time for one call, on the virtual clock; a body in place takes none."""
+        clock = self.clock
+        if isinstance(clock, VirtualClock) and not self.on_device_thread():
+            until = clock.time_ns + self.host_call_ns
+            while self.drive(until) and self.stop:
+                pass
+            if not self.bodies.active:
+                clock.time_ns = max(clock.time_ns, until)
 
     def poll(self) -> None:
         """Bring the present instant of virtual time up to date, because a host asks how things stand.
@@ -265,7 +289,7 @@ class Machine:
 
     def kick(self) -> None:
         """Have whoever waits on the virtual clock try again to drive; the wall clock needs none."""
-        if self.clock.modelled:
+        if self.clock.is_virtual:
             for waiter in list(self.waiting):
                 waiter.kick()
 
@@ -345,15 +369,9 @@ class Machine:
 
     def raise_deadlock(self, *, here: bool = True) -> None:
         """Give every waiter the DeadlockError; raise it for the caller, too, if it waits `here`."""
-        lines = []
-        for queue in list(self.queues):
-            head = queue.head
-            if head is not None:
-                what = head.work.waits_for(head) if head.work.engine is None else f"the end of {head.work.name!r}"
-                lines.append(f"stream {queue.id} waits for {what}")
         problem = DeadlockError(
             107020,
-            "deadlock: nothing that is waited for can happen: " + "; ".join(lines),
+            "deadlock: nothing that is waited for can happen: " + "; ".join(stuck(list(self.queues))),
             "Let something else do what they wait for, or wait in another order.",
         )
         for waiter in list(self.waiting):

@@ -1,12 +1,14 @@
 """Step 6: one row of integers per task, written when it ends.
 
-Hot: the row is packed into one byte array and nothing else is kept, so that a million tasks cost 56 MB and no work
-for the garbage collector. What the rows of one kind share (name, engine) stands once, in `works`.
+Hot: the row is packed into one byte array and nothing else is kept, so that a million tasks cost 64 MB and no work
+for the garbage collector. What the rows of one kind share (name, engine) stands once, in `works`. Besides the tasks
+there are two shorter lists: when hosts waited for what, and how much device memory was in use.
 """
 
 from __future__ import annotations
 
 import struct
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,10 +16,16 @@ if TYPE_CHECKING:
 
     from .task import Item
 
-COLUMNS = ("id", "work", "lane", "submitted_ns", "started_ns", "finished_ns", "nbytes")
-"""Of a wait, `nbytes` holds the id of the task that was waited for. `work` also holds the stream, see `SHIFT`."""
+COLUMNS = ("id", "work", "lane", "submitted_ns", "started_ns", "finished_ns", "nbytes", "cost")
+"""Of a wait, `nbytes` holds the id of the task that was waited for. `work` also holds the stream, see
+`SHIFT`; for `cost` see `Item`."""
+HOST_COLUMNS = ("task", "started_ns", "ended_ns", "thread")
+"""One wait of a host: the id of the task it waited for (of a timer: none has this id), and the thread it ran on."""
+MEMORY_COLUMNS = ("time_ns", "device", "used")
 SHIFT = 32
 """The column `work` is the number in `works`, and above so many bits the stream's id plus one."""
+WAITED = struct.Struct("4q").pack
+USED = struct.Struct("3q").pack
 
 
 class WorkRow(NamedTuple):
@@ -28,6 +36,8 @@ class WorkRow(NamedTuple):
     capacity: int
     cores: int
     device: int
+    blocks: int
+    label: str | None
 
 
 class Records:
@@ -35,16 +45,19 @@ class Records:
 
     def __init__(self, *, keep: bool) -> None:
         self.rows = bytearray()
+        self.hosts = bytearray()
+        self.memory = bytearray()
         self.works: list[WorkRow] = []
         self.stream_names: dict[int, str] = {}
         self._numbers: dict[WorkRow, int] = {}
         self._keep = keep
-        self.pack = struct.Struct("7q").pack
+        self._threads: dict[int, int] = {}
+        self.pack = struct.Struct("8q").pack
         self.extend: Callable[[bytes], object] = self.rows.extend if keep else len
         """Keeps a packed row, or does nothing with it."""
 
     def __len__(self) -> int:
-        return len(self.rows) // 56
+        return len(self.rows) // 64
 
     def add(self, item: Item) -> None:
         """Write down an item that has ended."""
@@ -52,7 +65,20 @@ class Records:
         if number < 0:
             number = item.work.number = self._number(item) if self._keep else 0
         lane = max(item.lane, ~item.lane)  # negative: it was given up
-        self.extend(self.pack(item.id, number, lane, item.submitted, item.started, item.finished, item.nbytes))
+        self.extend(
+            self.pack(item.id, number, lane, item.submitted, item.started, item.finished, item.nbytes, item.cost)
+        )
+
+    def host_waited(self, task: int, started: int, ended: int) -> None:
+        """Write down that a host on this thread has waited for a task, or slept."""
+        if self._keep:
+            thread = self._threads.setdefault(threading.get_ident(), len(self._threads))
+            self.hosts += WAITED(task, started, ended, thread)
+
+    def memory_used(self, now: int, device: int, used: int) -> None:
+        """Write down how much memory of a device is in use from now on."""
+        if self._keep:
+            self.memory += USED(now, device, used)
 
     def _number(self, item: Item) -> int:
         work, engine, queue = item.work, item.work.engine, item.queue
@@ -62,6 +88,8 @@ class Records:
             engine.capacity if engine is not None else 0,
             work.cores,
             engine.device if engine is not None else queue.device,
+            work.blocks,
+            work.label,
         )
         number = self._numbers.setdefault(row, len(self.works))
         if number == len(self.works):

@@ -32,7 +32,7 @@ class Scheduler:
         self._record = machine.records.add
         self._pack, self._extend = machine.records.pack, machine.records.extend
         self._called = machine.called
-        self._now = machine.now
+        self._now = machine.clock.device_now
         self._next_turn = itertools.count().__next__
 
     def settle(self) -> None:
@@ -40,7 +40,7 @@ class Scheduler:
         machine = self._machine
         machine.news = False
         arrivals, inbox = machine.arrivals, machine.inbox
-        if arrivals and not (machine.clock.modelled and machine.bodies.active):
+        if arrivals and not (machine.clock.is_virtual and machine.bodies.active):
             machine.completing = True
             ended = [arrivals.popleft().settle() for _ in range(len(arrivals))]
             for item in sorted(ended, key=_id):  # of one instant of virtual time, in the order of submission
@@ -68,7 +68,16 @@ class Scheduler:
         queue, work = item.queue, item.work
         if item.state == DONE and work.number >= 0:  # the hot way through `_end` and `advance`: no further call
             self._extend(
-                self._pack(item.id, work.number, item.lane, item.submitted, item.started, item.finished, item.nbytes)
+                self._pack(
+                    item.id,
+                    work.number,
+                    item.lane,
+                    item.submitted,
+                    item.started,
+                    item.finished,
+                    item.nbytes,
+                    item.cost,
+                )
             )
             item.args = None
             if item.waiters is not None:
@@ -123,7 +132,10 @@ class Scheduler:
                     engine.called = True
                     self._called.append(engine)
                 return
-            item.started = self._machine.clock.last_ns = now = self._now()
+            now = self._now()
+            if now < item.submitted:  # as in `ModelledClock.serve`
+                now = item.submitted
+            item.started = self._machine.clock.last_ns = now
             item.lane = 0
             if not self._passes(item, now):
                 return

@@ -86,7 +86,7 @@ NEVER_LIGHT = _NeverLight()
 class Work:
     """What all items of one kind share: a name, the engine (None: the scheduler's own), the cores, and the body."""
 
-    __slots__ = ("cores", "engine", "gauge", "name", "number")
+    __slots__ = ("cores", "engine", "gauge", "label", "name", "number")
 
     is_asynchronous = False
     """Whether the body is a coroutine: then `run_async` is called, on the machine's own loop."""
@@ -94,12 +94,16 @@ class Work:
     """Of an asynchronous body: where it must run, if not on the machine's own loop."""
     timeout_ns: int | None = None
     """So long the body may keep its engine."""
+    blocks = 1
+    """Of a launch: its blocks, which run in waves when there are more than cores."""
 
     def __init__(self, name: str, engine: Engine | None, cores: int = 1, gauge: Gauge = ALWAYS_LIGHT) -> None:
         self.name = name
         self.gauge = gauge
         self.engine = engine
         self.cores = cores
+        self.label: str | None = None
+        """Of a record or a wait: the name of its event or notify."""
         self.number = -1
         """Row of the records' table of works; given by the records when first used."""
 
@@ -125,11 +129,17 @@ class Work:
 
 
 class Item:
-    """One queued piece of work; `service_ns` is its modelled time, `outcome` its result or error."""
+    """One queued piece of work; `outcome` is its result or error.
+
+    `nbytes` and `cost` say how long it takes on a modelled clock: `cost` below 0 is ``~nanoseconds``, else the engine
+    works it out (`Engine.time_ns`): of a launch from its operations, see `Cost.packed`, and its `nbytes` of traffic;
+    of a copy from `nbytes` and `cost` further bytes.
+    """
 
     __slots__ = (
         "args",
         "code",
+        "cost",
         "finished",
         "id",
         "lane",
@@ -137,7 +147,6 @@ class Item:
         "nbytes",
         "outcome",
         "queue",
-        "service_ns",
         "started",
         "state",
         "submitted",
@@ -160,7 +169,7 @@ class Item:
         work: Work,
         args: tuple[object, ...],
         nbytes: int,
-        service_ns: int,
+        cost: int,
         now: int,
         code: CodeType | None,
         lasti: int,
@@ -170,7 +179,7 @@ class Item:
         self.work = work
         self.args = args
         self.nbytes = nbytes
-        self.service_ns = service_ns
+        self.cost = cost
         self.submitted = now
         self.code = code
         self.lasti = lasti

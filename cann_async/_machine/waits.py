@@ -45,6 +45,10 @@ class Waiting(Work):
                 )
         return self.listen(item, what)
 
+    def target(self, item: Item) -> Item | None:
+        """Give the item that would let the stream go on; None if there is no such one."""
+        return None
+
     def has_happened(self, item: Item, what: object) -> bool:
         """Say whether the stream may go on."""
         raise NotImplementedError
@@ -75,9 +79,9 @@ class Wait(Waiting):
         """Leave the queue as a waiter."""
         return not item.queue.machine.watch(cast("Item", what), item.queue)
 
-    def waits_for(self, item: Item) -> str:
-        """Name the item that the stream waits for."""
-        return _name(cast("Item", item.args[0])) if item.args else self.name
+    def target(self, item: Item) -> Item | None:
+        """Give the item that the stream waits for."""
+        return cast("Item", item.args[0]) if item.args else None
 
 
 def _name(target: Item) -> str:
@@ -87,12 +91,14 @@ def _name(target: Item) -> str:
 class Latch:
     """One bit that streams set, wait for and clear: a notify (which a wait clears), or an event of the older family."""
 
-    __slots__ = ("clears", "is_set", "label", "queues")
+    __slots__ = ("clears", "is_set", "label", "queues", "setter")
 
     def __init__(self, label: str, *, clears: bool) -> None:
         self.label = label
         self.clears = clears
         self.is_set = False
+        self.setter = 0
+        """The task that has set it last."""
         self.queues: list[Queue] = []
         """Who waits, first come first served."""
 
@@ -106,6 +112,7 @@ class SetLatch(Work):
         """Set it, and have all who wait look."""
         (latch,) = cast("tuple[Latch]", item.args)
         latch.is_set = True
+        latch.setter = item.id
         queues, latch.queues = latch.queues, []
         for queue in queues:
             queue.wake()
@@ -132,10 +139,11 @@ class WaitLatch(Waiting):
     def has_happened(self, item: Item, what: object) -> bool:
         """Look at the latch; a notify is taken by the one who has waited for it."""
         latch = cast("Latch", what)
-        happened = latch.is_set
-        if happened and latch.clears:
-            latch.is_set = False
-        return happened
+        if not latch.is_set:
+            return False
+        item.nbytes = latch.setter
+        latch.is_set = not latch.clears
+        return True
 
     def listen(self, item: Item, what: object) -> bool:
         """Stand in line."""
@@ -147,6 +155,15 @@ class WaitLatch(Waiting):
     def waits_for(self, item: Item) -> str:
         """Name the latch."""
         return cast("Latch", item.args[0]).label if item.args else self.name
+
+    def target(self, item: Item) -> Item | None:
+        """Give the first item in any queue that would set the latch."""
+        latch = cast("Latch", item.args[0]) if item.args else None
+        for queue in list(item.queue.machine.queues):
+            for other in list(queue.tasks):
+                if isinstance(other.work, SetLatch) and other.args == (latch,):
+                    return other
+        return None
 
 
 CONDITIONS: dict[str, Callable[[int, int], bool]] = {

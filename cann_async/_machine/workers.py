@@ -43,7 +43,9 @@ class Arrival(NamedTuple):
         """Write it into the item; of an item that has been dropped meanwhile it is thrown away."""
         item = self.item
         if item.state == RUNNING:
-            item.started, item.finished = self.started_ns, self.ended_ns
+            clock = item.queue.machine.clock
+            item.started = self.started_ns
+            item.finished = clock.device_now() if clock.modelled else self.ended_ns
             if self.problem is not None:
                 fail(item, self.problem)
             else:

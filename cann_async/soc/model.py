@@ -156,7 +156,7 @@ class Soc:
             whole = Cost(cost >> 2, nbytes, dtype=DTYPES[cost & 3])
             return self.launch_time_ns(whole, engine, blocks, cores), nbytes
         moved = nbytes + cost
-        return self.copy_time_ns(engine, moved), 2 * moved if engine == "d2d" else moved
+        return self.copy_time_ns(engine, moved), 2 * moved if engine == "d2d" else 0  # a link is slow beside the memory
 
     def launch_time_ns(self, cost: Cost, engine: str, blocks: int, cores: int) -> int:
         """Model one launch of `blocks` blocks on `cores` of the engine's cores; integer nanoseconds.

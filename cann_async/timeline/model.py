@@ -58,7 +58,7 @@ class Timeline:
 
     @property
     def clock(self) -> str:
-        """The name of the clock: "wall" or "virtual"."""
+        """The name of the clock: "wall", "virtual" or "paced"."""
         return self._clock.name
 
     @property
@@ -130,9 +130,9 @@ class Rows(Sequence[Record]):
             yield self._record(row)
 
     def _record(self, row: list[int]) -> Record:
-        number, work, lane, submitted, started, finished, nbytes = row
+        number, work, lane, submitted, started, finished, nbytes, _ = row
         shared, stream = self._works[work & ((1 << SHIFT) - 1)], (work >> SHIFT) - 1
-        waits = not shared.engine and shared.name == "wait" and nbytes > 0
+        waits = not shared.engine and shared.name in ("wait", "wait notify") and nbytes > 0
         return Record(
             id=number,
             name=shared.name,
