@@ -81,7 +81,7 @@ As they are, on the wall clock and on the virtual clock; both ended alike.
 | | `python/common/acllite` (resource, utils, image) | a driver that calls its copies, its resource list and threads, with the media calls replaced | all checks hold, nothing is left over |
 | bazige/ascendfly, cb176fd35b | `ascend/resource`, `ascend/data` | a driver of contexts, memory and arrays; and the unit tests of contexts and arrays | all checks hold; 4 tests of 4 pass |
 | ktuna26/PyACL-Samples, 4441bc29ea | `Common/acllite` | the same driver as above | all checks hold, nothing is left over |
-""".strip("\n").splitlines()
+""".strip("\n").splitlines()  # noqa: E501  # rows of a table
 
 Calls = list[dict[str, str | int]]
 MIRRORS = re.compile(r"\bmirrors\b(.*?)(?:\.\s|\.?$)", re.IGNORECASE | re.DOTALL)

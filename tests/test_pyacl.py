@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -187,6 +188,75 @@ def test_callbacks_need_a_subscription(program):
     assert seen == [[7]]
     assert rt.unsubscribe_report(threading.get_ident(), stream) == 0
     assert rt.unsubscribe_report(threading.get_ident(), stream) == 107012
+
+
+def test_callbacks_that_make_callbacks_reach_the_thread_on_either_clock(program):
+    """Though the only other thread waits for something that is not the machine's."""
+    context, _ = rt.get_context()
+    stream, seen, done = program.stream(), [], threading.Event()
+
+    def reports() -> None:
+        rt.set_context(context)
+        while not done.is_set():
+            rt.process_report(50)
+
+    def nest(left: int) -> None:
+        seen.append(left)
+        if not left or rt.launch_callback(nest, left - 1, 0, stream):
+            done.set()
+
+    thread = threading.Thread(target=reports)
+    thread.start()
+    assert rt.subscribe_report(thread.ident, stream) == 0
+    assert rt.launch_callback(nest, 9, 0, stream) == 0
+    assert done.wait(20)
+    thread.join()
+    assert seen == list(range(9, -1, -1))
+
+
+def test_one_thread_may_launch_callbacks_and_process_them(program):
+    """Without asking for anything in between."""
+    stream, seen = program.stream(), []
+    assert rt.subscribe_report(threading.get_ident(), stream) == 0
+    device = program.ok(rt.malloc(1 << 20, 0))
+    for number in range(3):
+        assert rt.memset_async(device, 1 << 20, 0, 1 << 20, stream) == 0
+        assert rt.launch_callback(seen.append, number, 1, stream) == 0
+    while len(seen) < 3:
+        assert rt.process_report(5000) == 0
+    assert seen == [0, 1, 2]
+    assert rt.synchronize_stream(stream) == 0
+
+
+def test_the_level_of_the_last_error_is_zero(program):
+    """Any other is 100000, as in CANN."""
+    assert rt.get_last_error(1) == rt.peek_at_last_error(1) == 100000
+
+
+def test_a_finalizer_frees_in_the_middle_of_an_allocation(program):
+    """A garbage collection may come anywhere."""
+    freed = []
+
+    class Owner:
+        def __init__(self) -> None:
+            self.device = program.ok(rt.malloc(64, 0))
+            self.host = program.ok(rt.malloc_host(64))
+            self.circle = self
+
+        def __del__(self) -> None:
+            freed.append((rt.free(self.device), rt.free_host(self.host), rt.malloc(32, 0)[1]))
+
+    before = gc.get_threshold()
+    try:
+        for number in range(300):
+            gc.set_threshold(1 + number % 37, 1, 1)
+            Owner()
+            gc.collect()
+    finally:
+        gc.set_threshold(*before)
+    assert len(freed) == 300
+    assert {codes[:2] for codes in freed} == {(0, 0)}
+    assert {codes[2] for codes in freed} <= {0, 207001}  # in the middle of an allocation there is no other
 
 
 def test_process_report_misuse(program):

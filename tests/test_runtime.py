@@ -179,7 +179,7 @@ def test_options_that_are_none():
 def test_what_can_be_asked_without_a_runtime():
     """Starts nothing."""
     before = threading.active_count()
-    assert ca.socs() == ("ascend310b", "ascend310p", "ascend910b")
+    assert {"ascend310b", "ascend310p", "ascend910b"} <= set(ca.socs())
     assert ca.device_count() == 1
     assert threading.active_count() == before
 
