@@ -171,7 +171,7 @@ class Event:
 
     def _recording(self, work: Callable[..., Work]) -> tuple[Work, tuple[object, ...]]:
         """Give what a stream enqueues to record it."""
-        return work("record", Work, None), ()
+        return work("record", Work, None, label=self.name), ()
 
     def _awaited(self) -> tuple[Latch | None, Item | None]:
         """Give what a stream waits for: a latch, or the latest record, or nothing."""
@@ -229,7 +229,7 @@ class LatchEvent(Event):
         stream._enqueue(stream._work("reset", ClearLatch, None), (self._latch,), 0)
 
     def _recording(self, work: Callable[..., Work]) -> tuple[Work, tuple[object, ...]]:
-        return work("record latch", SetLatch, None, "record"), (self._latch,)
+        return work("record latch", SetLatch, None, "record", self.name), (self._latch,)
 
     def _awaited(self) -> tuple[Latch | None, Item | None]:
         if self._record is None and self.kind == "latch":

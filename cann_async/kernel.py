@@ -231,7 +231,7 @@ class _KernelMaker:
 
 
 class _WholeKernelMaker(_KernelMaker):
-    def __call__(self, body: Callable[Concatenate[Launch, P], R]) -> Kernel[P, R]:  # type: ignore[override]
+    def __call__(self, body: Callable[Concatenate[Launch, P], R]) -> Kernel[P, R]:  # type: ignore[override]  # other bodies
         return Kernel(body, *self._options)
 
 

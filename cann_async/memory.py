@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import operator
 import os
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, cast
@@ -249,7 +250,7 @@ class Copy(Work):
 def _copy_with_two_hands(target: Array, source: Array) -> None:
     """Copy much with two threads: one core alone does not fill the memory bus (64 MiB take 0.6 to 0.95 of the time)."""
     half = len(target) // 2
-    if not half or np.may_share_memory(target, source):
+    if not half or sys.is_finalizing() or np.may_share_memory(target, source):
         np.copyto(target, source)
         return
     other = threading.Thread(target=np.copyto, args=(target[half:], source[half:]), daemon=True)

@@ -6,7 +6,6 @@ the host have different names: ``stream.wait(event)`` and ``await event``.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import operator
 from typing import TYPE_CHECKING, TypeVar, cast, overload
@@ -66,7 +65,7 @@ class Ordering:
             raise TypeError(f"record needs an Event, not {type(event).__name__}")
         event._check()
         self._check_context(event._context, repr(event))
-        work, args = event._recording(functools.partial(self._work, label=event.name))
+        work, args = event._recording(self._work)
         event._record = cast("Task[None]", self._enqueue(work, args, 0))
         return event
 
@@ -88,7 +87,7 @@ class Ordering:
             self._check_context(what._context, repr(what))
             latch, target = what._awaited()
             if latch is not None:
-                work = self._work("wait latch", WaitLatch, None, "wait", what.name)
+                work = self._work("wait latch", WaitLatch, None, "wait", label)
                 waiting = self._enqueue(work, (latch, limit, None), 0)
                 what._note_wait(waiting)
                 return cast("Task[None]", waiting)
@@ -111,9 +110,8 @@ class Ordering:
     def record_notify(self, notify: Notify) -> Task[None]:
         """Set a notify when the stream gets there; twice before a wait is once. Mirrors aclrtRecordNotify."""
         latch = self._latch_of(notify)
-        return cast(
-            "Task[None]", self._enqueue(self._work("record notify", SetLatch, None, label=notify.name), (latch,), 0)
-        )
+        work = self._work("record notify", SetLatch, None, label=notify.name)
+        return cast("Task[None]", self._enqueue(work, (latch,), 0))
 
     def wait_notify(self, notify: Notify, timeout: float | None = None) -> Task[None]:
         """Hold later tasks of this stream until the notify is set, and clear it; mirrors aclrtWaitAndResetNotify.

@@ -80,9 +80,11 @@ class Statistics:
 class Runtime:
     """One host with `devices` devices of one `soc` (a preset's name or a `Soc`) and one `clock`.
 
-    Arguments that are not given come from CANN_ASYNC_DEVICES, CANN_ASYNC_SOC, CANN_ASYNC_CLOCK and
-    CANN_ASYNC_LAUNCH_BLOCKING. With `launch_blocking` a launch waits for its end and raises its failure, to find the
-    line that failed. ``async with`` only closes it. Mirrors aclInit.
+    Arguments that are not given come from CANN_ASYNC_DEVICES, CANN_ASYNC_SOC, CANN_ASYNC_CLOCK, CANN_ASYNC_HOST_TIME
+    and CANN_ASYNC_LAUNCH_BLOCKING. With `host_time` each call that enqueues or waits takes the host the Soc's
+    `host_call_ns` of virtual time, so that a program that is held up by its host shows it; on the other clocks the
+    host takes the time that it takes. With `launch_blocking` a launch waits for its end and raises its failure, to
+    find the line that failed. ``async with`` only closes it. Mirrors aclInit.
     """
 
     _device_type: ClassVar[type[Device]] = Device
@@ -97,6 +99,7 @@ class Runtime:
         record: bool = True,
         launch_blocking: bool | None = None,
         start_ns: int = 0,
+        host_time: bool | None = None,
     ) -> None:
         count = operator.index(devices if devices is not None else device_count())
         if not 1 <= count <= 64:
@@ -111,6 +114,10 @@ class Runtime:
         if launch_blocking is None:
             launch_blocking = os.environ.get("CANN_ASYNC_LAUNCH_BLOCKING", "0") not in ("", "0")
         self._machine.launch_blocking = launch_blocking
+        if host_time is None:
+            host_time = os.environ.get("CANN_ASYNC_HOST_TIME", "0") not in ("", "0")
+        if host_time and kind == "virtual":
+            self._machine.host_call_ns = chip.host_call_ns
         self._device_hooks: dict[str, Hook[Device]] = {}
         self._stream_hooks: dict[str, Hook[Stream]] = {}
         self._abort_hooks: dict[str, Hook[Device]] = {}
@@ -281,19 +288,26 @@ def open_device(
     soc: str | Soc | None = None,
     clock: ClockName | None = None,
     record: bool = True,
+    host_time: bool | None = None,
 ) -> Device:
     """Make a runtime and give its device `index`; leaving ``async with`` closes the runtime. Mirrors aclrtSetDevice."""
-    return _open(Runtime, index, devices, soc, clock, record)
+    return _open(Runtime, index, devices, soc, clock, record, host_time)
 
 
 def _open(
-    kind: type[Runtime], index: int, devices: int | None, soc: str | Soc | None, clock: ClockName | None, record: bool
+    kind: type[Runtime],
+    index: int,
+    devices: int | None,
+    soc: str | Soc | None,
+    clock: ClockName | None,
+    record: bool,
+    host_time: bool | None,
 ) -> Device:
     number = operator.index(index)
     count = devices if devices is not None else max(device_count(), number + 1)
     if not 0 <= number < count:
         raise error(107001, f"there is no device {number}: this runtime has 0..{count - 1}")
-    device = kind(devices=count, soc=soc, clock=clock, record=record).device(number)
+    device = kind(devices=count, soc=soc, clock=clock, record=record, host_time=host_time).device(number)
     device._owns_runtime = True
     return device
 
@@ -319,7 +333,7 @@ def run(main: Callable[..., Awaitable[T]], *args: object) -> T:
     import anyio  # takes a while to import, and only this needs it
 
     try:
-        import uvloop  # noqa: F401
+        import uvloop  # noqa: F401  # only whether it is there
 
         fast = True
     except ImportError:

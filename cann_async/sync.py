@@ -282,9 +282,10 @@ def open_device(
     soc: str | Soc | None = None,
     clock: _runtime.ClockName | None = None,
     record: bool = True,
+    host_time: bool | None = None,
 ) -> Device:
     """Make a runtime and give its device `index`; leaving ``with`` closes the runtime. Mirrors aclrtSetDevice."""
-    return cast("Device", _runtime._open(Runtime, index, devices, soc, clock, record))
+    return cast("Device", _runtime._open(Runtime, index, devices, soc, clock, record, host_time))
 
 
 def wait(what: Awaitable[R]) -> R:

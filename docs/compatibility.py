@@ -75,12 +75,14 @@ As they are, on the wall clock and on the virtual clock; both ended alike.
 | Repository, commit | Path | How it was run | How it ended |
 |---|---|---|---|
 | Ascend/samples, fc2aea93e4 | `python/level1_single_api/1_acl/2_memory_management/memcpy_host_device_async_python` | 4096 bytes, cycles bounded | "run success!" |
-| | `…/memcpy_host_device_python` | 4096 bytes, cycles bounded; without a bound it loops for ever, as written | right data, all memory given back |
+| | `…/memcpy_host_device_python` | 4096 bytes, cycles bounded | right data, all memory given back |
+| | | the same with `--write_back_host --memory_reuse` and two cycles or more before a release | loops for ever: it frees its buffer and then sets it again, which is 107000 |
 | | `…/memcpy_host_DVPP_python` | 4096 bytes, cycles bounded | "run success!" |
 | | `python/level1_single_api/1_acl/4_blas/acl_operator_add` | as it is | AttributeError: it needs `acl.op` |
-| | `python/common/acllite` (resource, utils, image) | a driver that calls its copies, its resource list and threads, with the media calls replaced | all checks hold, nothing is left over |
-| bazige/ascendfly, cb176fd35b | `ascend/resource`, `ascend/data` | a driver of contexts, memory and arrays; and the unit tests of contexts and arrays | all checks hold; 4 tests of 4 pass |
-| ktuna26/PyACL-Samples, 4441bc29ea | `Common/acllite` | the same driver as above | all checks hold, nothing is left over |
+| | `python/common/acllite` (resource, utils, image, dvpp_vdec) | drivers: its copies, its resource list and threads; its decoder with the media calls replaced | all checks hold, nothing is left over |
+| bazige/ascendfly, cb176fd35b | `ascend/resource`, `ascend/data`, `ascend/video/vdec.py` | drivers of contexts, memory and arrays with 2 devices, and of the decoder as above | all checks hold |
+| | `tests/context_test.py`, `tests/ascendarray_test.py` | as they are, with 16 devices | they pass |
+| ktuna26/PyACL-Samples, 4441bc29ea | `Common/acllite` | the same drivers as above | all checks hold, nothing is left over |
 """.strip("\n").splitlines()  # noqa: E501  # rows of a table
 
 Calls = list[dict[str, str | int]]

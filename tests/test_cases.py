@@ -208,7 +208,7 @@ def test_aio_8_a_waiter_whose_loop_is_closed_is_dropped_silently(factory, capfd)
         hold = Hold(stream)
 
         async def abandon():
-            asyncio.ensure_future(hold.task.wait())  # noqa: RUF006
+            asyncio.ensure_future(hold.task.wait())  # noqa: RUF006  # that it is dropped is the point
             await asyncio.sleep(0)
 
         async def later():

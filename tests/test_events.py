@@ -89,7 +89,7 @@ async def test_recording_again_replaces_the_content():
         stream.record(event)
         assert event.query() is False
         with rejects(107006):
-            event.timestamp_ns  # noqa: B018
+            event.timestamp_ns  # noqa: B018  # it raises
         await event
         assert event.timestamp_ns == 30_000
 

@@ -15,7 +15,8 @@ OPTIONS = {"multi_device": ["--devices", "2"]}
 def run(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
     """Run ``cann-async run`` as a process of its own."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-m", "cann_async", "run", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)  # type: ignore[call-overload]
+    settings = {"capture_output": True, "text": True, "timeout": 60, **options}
+    return subprocess.run(command, check=False, **settings)  # type: ignore[call-overload]  # settings of any kind
 
 
 @pytest.mark.parametrize("clock", ["wall", "virtual"])
@@ -103,3 +104,52 @@ def test_a_deadlock_on_virtual_time_is_an_error(tmp_path):
     )
     ended = run("--clock", "virtual", tmp_path / "program.py")
     assert (ended.stdout, ended.stderr) == ("107020\n", "")
+
+
+def test_a_thread_that_processes_its_own_reports_moves_virtual_time(tmp_path):
+    """Nobody else waits for the device."""
+    (tmp_path / "program.py").write_text(
+        """\
+import acl, threading
+acl.init(); acl.rt.set_device(0)
+stream, _ = acl.rt.create_stream(); called = []
+acl.rt.subscribe_report(threading.get_ident(), stream)
+device, _ = acl.rt.malloc(1 << 24, 0)
+for number in range(3):
+    acl.rt.memset_async(device, 1 << 24, 0, 1 << 24, stream)
+    acl.rt.launch_callback(called.append, number, 1, stream)
+while len(called) < 3:
+    acl.rt.process_report(1)
+print(called, acl.rt.process_report(1), acl.rt.synchronize_stream(stream))
+"""
+    )
+    ended = run("--clock", "virtual", tmp_path / "program.py")
+    assert ended.stdout == "[0, 1, 2] 507012 0\n"
+
+
+@pytest.mark.parametrize("clock", ["wall", "virtual"])
+@pytest.mark.parametrize("nbytes", [64, 1 << 26])
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_a_finalizer_at_the_end_uses_the_device(tmp_path, clock, nbytes, is_warm):
+    """No thread can be started any more, and those that were are gone."""
+    (tmp_path / "program.py").write_text(
+        f"""\
+import acl
+N = {nbytes}
+acl.init(); acl.rt.set_device(0)
+class Resource:
+    def __init__(self):
+        self.stream, _ = acl.rt.create_stream(); self.x, _ = acl.rt.malloc(N, 0); self.y, _ = acl.rt.malloc_host(N)
+        if {is_warm}:
+            self.use()
+    def use(self):
+        print(acl.rt.memcpy_async(self.x, N, self.y, N, 1, self.stream), acl.rt.synchronize_stream(self.stream))
+    def __del__(self):
+        self.use()
+        print(acl.rt.memcpy(self.y, N, self.x, N, 2), acl.rt.destroy_stream(self.stream), acl.rt.free(self.x))
+        print(acl.rt.reset_device(0), acl.finalize())
+resource = Resource()
+"""
+    )
+    ended = run("--clock", clock, tmp_path / "program.py")
+    assert (ended.stdout, ended.stderr) == ("0 0\n" * (1 + is_warm) + "0 0 0\n0 0\n", "")

@@ -212,6 +212,8 @@ def get_notify_id(notify: int) -> int:
 @pyacl("rt.notify_batch_reset", "O(list)")
 def notify_batch_reset(notifies: list[int]) -> None:
     """Clear notifies from the host. Mirrors aclrtNotifyBatchReset."""
+    if not all(isinstance(number, int) for number in notifies):
+        raise error(107000, "notifies are given as a list of their handles")
     for found in [notify_of(number) for number in notifies]:
         found.reset()
 

@@ -6,6 +6,7 @@ with one of the look-ups here: they say what is wrong with a handle, in CANN's c
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import sys
@@ -136,12 +137,17 @@ def configure(
 
 
 def runtime() -> sync.Runtime:
-    """Give the runtime of the process; made by the first call."""
+    """Give the runtime of the process; made by the first call.
+
+    One reference is held by nobody: else the interpreter's last collection would close the generators of the engines,
+    perhaps before it calls the program's own finalizers.
+    """
     if process.runtime is None:
         with process.lock:
             if process.runtime is None:
                 made = sync.Runtime(devices=process.devices, soc=process.soc, clock=process.clock)
                 made._machine.minds_threads = True  # they may yet do what another one waits for
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
                 process.runtime = made
     return process.runtime
 
@@ -158,6 +164,7 @@ def end() -> None:
     with process.lock:
         if process.runtime is not None:
             process.runtime.close(drain=False)
+            ctypes.pythonapi.Py_DecRef(ctypes.py_object(process.runtime))
         process.runtime = None
         process.clock = process.soc = process.devices = process.default_device = None
         process.strict = False

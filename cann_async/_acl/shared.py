@@ -46,7 +46,10 @@ class KeyFile:
 
     def allow(self, pids: Iterable[int]) -> None:
         """Let these processes in as well."""
-        self._pids.update(pids)
+        new = list(pids)
+        if not all(isinstance(pid, int) for pid in new):
+            raise error(107000, "processes are given as a list of their numbers")
+        self._pids.update(new)
         text = json.dumps({**self._what, "pids": sorted(self._pids) if self._checks_pids else None}).encode()
         if len(text) > FILE_BYTES:
             raise error(107000, f"{len(self._pids)} processes are too many")

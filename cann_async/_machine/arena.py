@@ -75,9 +75,9 @@ class Arena:
             with contextlib.suppress(OSError):  # a kernel without huge pages
                 self._mapping.madvise(mmap.MADV_HUGEPAGE)
         self.base: int = np.frombuffer(self._mapping, np.uint8).__array_interface__["data"][0]
-        self._lock = threading.Lock()
-        self._owner = 0
-        """The thread that has the lock, or had it last."""
+        self._lock = threading.RLock()
+        self._is_busy = False
+        """In the middle of a change. Who has the lock and sees this is a finalizer within that change."""
         self._returns: deque[int] = deque()
         self._sizes: dict[int, int] = {}
         """Live blocks: address to size."""
@@ -97,7 +97,7 @@ class Arena:
     def allocate(self, nbytes: int) -> Block:
         """Take at least `nbytes` bytes, 64-byte aligned, not cleared; 207001 with the figures when there are none."""
         size = max(-(-nbytes // ALIGNMENT), 1) * ALIGNMENT
-        self._enter()
+        self._begin()
         try:
             self._take_back()
             address = self._find(size)
@@ -114,29 +114,29 @@ class Arena:
             if left:
                 self._put(address + size, left)
             self._sizes[address] = size
-            self._in_use += size
+            self._in_use = used = self._in_use + size
         finally:
-            self._leave()
+            self._end()
         if self._tell is not None:
-            self._tell(self._in_use)
+            self._tell(used)
         return Block(self, address, nbytes, self._returns)
 
     def free_and_total(self) -> tuple[int, int]:
         """Give the bytes that are free and all there are."""
-        self._enter()
+        self._begin()
         try:
             has_changed = bool(self._returns)
             self._take_back()
             used = self._in_use
         finally:
-            self._leave()
+            self._end()
         if has_changed and self._tell is not None:
             self._tell(used)
         return self.capacity - used, self.capacity
 
     def tell(self) -> None:
         """Tell how much is in use, unless the arena is just being used."""
-        if self._tell is not None and not self._lock.locked():
+        if self._tell is not None and not self._is_busy:
             self.free_and_total()
 
     @staticmethod
@@ -145,19 +145,20 @@ class Arena:
         raw: npt.NDArray[np.uint8] = np.asarray(block)
         return raw.view(dtype).reshape(shape) if dtype.itemsize and raw.size else np.empty(shape, dtype)
 
-    def _enter(self) -> None:
-        if not self._lock.acquire(False):
-            if self._owner == threading.get_ident():
-                raise error(
-                    207001,
-                    f"out of {self.what}, for a moment: a finalizer asked in the middle of an allocation",
-                    "Take memory outside of finalizers.",
-                )
-            self._lock.acquire()
-        self._owner = threading.get_ident()
+    def _begin(self) -> None:
+        """Take the lock; a finalizer within another change of the same thread gets 207001, and waits for nothing."""
+        self._lock.acquire()
+        if self._is_busy:
+            self._lock.release()
+            raise error(
+                207001,
+                f"out of {self.what}, for a moment: a finalizer asked in the middle of an allocation",
+                "Take memory outside of finalizers.",
+            )
+        self._is_busy = True
 
-    def _leave(self) -> None:
-        self._owner = 0
+    def _end(self) -> None:
+        self._is_busy = False
         self._lock.release()
 
     # -- the free lists; the lock is held ------------------------------------------------------------------------------

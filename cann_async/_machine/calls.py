@@ -14,7 +14,7 @@ from collections import deque
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, cast
 
-from ..errors import error
+from ..errors import DeadlockError, error
 from .bodies import current_body
 from .task import NEVER_LIGHT, RUNNING, Item, TimerStop, Work
 from .workers import SLICE_NS
@@ -162,9 +162,12 @@ class Reports:
             if is_alone:
                 self._let_time_pass(box, timeout)
         with self._ready:
-            self._ready.wait_for(lambda: bool(box.due), 0 if is_alone and timeout is not None else timeout)
-        if is_virtual and not is_alone and not box.due:  # the others wait for something else, and move no time
-            self._let_time_pass(box, timeout)
+            self._ready.wait_for(lambda: bool(box.due), 0 if is_alone else timeout)
+        if is_virtual and not box.due:
+            if is_alone and timeout is None:
+                raise DeadlockError(107020, "deadlock: no callback is due, and nobody else could enqueue one")
+            if not is_alone and self._has_pending(thread):  # the others wait for something else, and move no time
+                self._let_time_pass(box, timeout)
         if not box.due:
             raise error(507012, f"no callback came within {timeout} s")
         called, at_once = 0, len(box.due)
@@ -175,6 +178,10 @@ class Reports:
             if not machine.clock.modelled and machine.now() < until:  # what stands behind it may be due here as well
                 machine.drive(until)
         return called
+
+    def _has_pending(self, thread: int) -> bool:
+        mine = [queue for queue, owner in list(self._threads.items()) if owner == thread]
+        return any(queue.pending or (queue.beside is not None and queue.beside.pending) for queue in mine)
 
     def _let_time_pass(self, box: _Box, seconds: float | None) -> None:
         """Let so much virtual time pass (None: as much as it takes), or less if something becomes due here."""

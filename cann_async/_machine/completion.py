@@ -157,10 +157,13 @@ def wait(machine: Machine, item: Item, asked_for: Item | None = None) -> Generat
         yield from _wait(machine, item, host, body)
         return
     began = machine.now()
+    wanted = asked_for or item
+    if machine.host_call_ns and wanted.queue is not machine.timer_queue:
+        machine.spend()
     try:
         yield from _wait(machine, item, host, None)
     finally:
-        machine.records.host_waited((asked_for or item).id, began, machine.now())
+        machine.records.host_waited(wanted.id, began, machine.now())
 
 
 def _wait(
@@ -233,6 +236,9 @@ def block(machine: Machine, item: Item, asked_for: Item | None = None) -> None:
         check_may_wait(body, item)
         machine.bodies.pause(-1)
     began = machine.now()
+    wanted = asked_for or item
+    if machine.host_call_ns and wanted.queue is not machine.timer_queue:
+        machine.spend()
     sleeper: Sleeper | None = None
     try:
         while item.state < DONE:
@@ -262,7 +268,7 @@ def block(machine: Machine, item: Item, asked_for: Item | None = None) -> None:
         if body is not None:
             machine.bodies.pause(1)
         else:
-            machine.records.host_waited((asked_for or item).id, began, machine.now())
+            machine.records.host_waited(wanted.id, began, machine.now())
 
 
 def _places(machine: Machine) -> list[Place]:

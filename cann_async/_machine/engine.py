@@ -78,7 +78,7 @@ class Engine:
     def take_back(self, item: Item) -> None:
         """Free what an item occupies that is given up; the lane stays known to its record as a negative number."""
         if self.memory is not None:
-            self.memory.leave(item, item.queue.machine.now())
+            self.memory.leave(item, item.queue.machine.clock.device_now())
         self.free += item.work.cores
         heappush(self.lanes, item.lane)
         item.lane = ~item.lane

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from ..errors import error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .machine import Machine
 
 MOMENT_S = 0.001
@@ -75,9 +77,9 @@ class HostLoop:
         """Look again in a moment: another thread is about to do something, and may not know that this loop waits."""
         self.loop.call_later(MOMENT_S, self._look_again)
 
-    def _call_threadsafe(self, function: object) -> None:
+    def _call_threadsafe(self, function: Callable[[], object]) -> None:
         try:
-            self.loop.call_soon_threadsafe(function)  # type: ignore[arg-type]
+            self.loop.call_soon_threadsafe(function)
         except RuntimeError:  # the loop has been closed: nobody waits there any more
             self._posted = False
 

@@ -183,7 +183,7 @@ class PacedClock(ModelledClock):
         while not machine.stop:
             is_late = due and due[0][0] <= now()
             if machine.news:
-                if not is_late:
+                if not is_late and not called:  # else there is still something to do at this instant
                     self.time_ns = max(self.time_ns, now())
                 settle()
             elif called:  # at the instant that the device has come to

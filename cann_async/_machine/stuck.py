@@ -1,16 +1,15 @@
-"""What a deadlock looks like: which stream waits for what, and why that does not happen."""
+"""What a deadlock looks like: which stream waits for what, and why that does not happen. Called by the machine."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from .task import DONE
-from .waits import SetLatch, Waiting
+from .waits import Waiting, WaitLatch, title
 
 if TYPE_CHECKING:
     from .queue import Queue
     from .task import Item
-    from .waits import Latch
 
 
 def stuck(queues: list[Queue]) -> list[str]:
@@ -29,26 +28,17 @@ def _cause(head: Item) -> str:
         return f"the end of {work.name!r}"
     target = work.target(head)
     if target is None:
-        return f"{work.waits_for(head)}, which nobody will record"
+        never = "which nobody will record" if isinstance(work, WaitLatch) else "and nothing runs that could write it"
+        return f"{work.waits_for(head)}, {never}"
     before = target.queue.head
-    title, verb = _title(target)
-    where = f"{title}, {verb} stream {target.queue.id}"
+    is_record = target.work.engine is None
+    where = f"{title(target)}, {'recorded ' if is_record else ''}on stream {target.queue.id}"
     if before is None or before is target or target.state >= DONE:
         return where
     if isinstance(before.work, Waiting):
         behind = before.work.target(before)
-        return f"{where} behind a wait for {_title(behind)[0] if behind is not None else before.work.waits_for(before)}"
-    return f"{where} behind {_title(before)[0]}"
-
-
-def _title(item: Item) -> tuple[str, str]:
-    """Give what the end of an item is to those who wait for it, and how it got onto its stream."""
-    work = item.work
-    if isinstance(work, SetLatch) and item.args:
-        return cast("tuple[Latch]", item.args)[0].label, "recorded on"
-    if work.engine is None and work.name == "record":
-        return f"event {work.label!r}" if work.label is not None else "an event", "recorded on"
-    return f"{work.name!r} (task {item.id})", "on"
+        return f"{where} behind a wait for {title(behind) if behind is not None else before.work.waits_for(before)}"
+    return f"{where} behind {title(before)}"
 
 
 def _id(queue: Queue) -> int:

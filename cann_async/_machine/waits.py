@@ -70,7 +70,7 @@ class Wait(Waiting):
             code = target.outcome.code if isinstance(target.outcome, CannError) else 107023
             raise error(
                 code,
-                f"stream {item.queue.id} waited for {_name(target)}, which was aborted and can no longer happen",
+                f"stream {item.queue.id} waited for {self.waits_for(item)}, which was aborted and can no longer happen",
                 "What was enqueued behind the wait has been dropped with it.",
             )
         return target.state >= DONE
@@ -79,13 +79,24 @@ class Wait(Waiting):
         """Leave the queue as a waiter."""
         return not item.queue.machine.watch(cast("Item", what), item.queue)
 
+    def waits_for(self, item: Item) -> str:
+        """Name the item that the stream waits for."""
+        target = self.target(item)
+        return f"{title(target)} on stream {target.queue.id}" if target is not None else self.name
+
     def target(self, item: Item) -> Item | None:
         """Give the item that the stream waits for."""
         return cast("Item", item.args[0]) if item.args else None
 
 
-def _name(target: Item) -> str:
-    return f"{target.work.name!r} (task {target.id}) on stream {target.queue.id}"
+def title(item: Item) -> str:
+    """Say what the end of an item is to those who wait for it."""
+    work = item.work
+    if isinstance(work, SetLatch) and item.args:
+        return cast("tuple[Latch]", item.args)[0].label
+    if work.engine is None and work.name == "record":
+        return f"event {work.label!r}" if work.label is not None else "an event"
+    return f"{work.name!r} (task {item.id})"
 
 
 class Latch:

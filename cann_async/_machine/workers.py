@@ -11,6 +11,7 @@ All are daemon threads, started on first use: nothing here can keep an interpret
 
 from __future__ import annotations
 
+import sys
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,6 +56,8 @@ class Arrival(NamedTuple):
 
 def start_thread(target: Callable[[], None], name: str) -> int:
     """Start a daemon thread and give its number; 0 when the interpreter no longer allows one."""
+    if sys.is_finalizing():  # Python 3.11 allows it, and then waits for ever for the thread to begin
+        return 0
     thread = threading.Thread(target=target, name=name, daemon=True)
     try:
         thread.start()
@@ -83,6 +86,9 @@ class Workers:
         if item.work.is_asynchronous:
             machine.bodies.start(item)
             return
+        if sys.is_finalizing():  # the workers are gone: better here than never
+            self._run(item)
+            return
         with self._lock:
             self._free -= 1
             spawn = self._free < 0
@@ -94,7 +100,7 @@ class Workers:
                 self._count += 1
                 with self._lock:
                     self._free += 1
-            elif self._count == 0:  # the interpreter is going down: better here than never
+            elif self._count == 0:  # no thread can be had: better here than never
                 self._run(item)
                 return
         self._jobs.put(item)
@@ -177,9 +183,12 @@ class DeviceThread:
     def _loop(self) -> None:
         machine, bell = self._machine, self._bell
         machine.threads.add(threading.get_ident())
+        naps = NAPS if machine.clock.hosts_drive else 0
         while not self._stopped:
             idle = 0
-            while idle < NAPS and not self._stopped:
+            if not naps:  # nobody else drives, so there is nobody to wait for
+                machine.drive()
+            while idle < naps and not self._stopped:
                 driven = machine.driven
                 bell.acquire(timeout=NAP_S)
                 if self._handing_over:

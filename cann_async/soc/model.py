@@ -99,7 +99,7 @@ class Soc:
     d2h_latency_ns: int | None = None
     d2d_latency_ns: int | None = None
     host_call_ns: int = 10_000
-    """What one call of the API costs the host. The machine charges it only where it is told to."""
+    """What one call of the API costs the host, in a runtime with `host_time`."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

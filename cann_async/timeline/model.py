@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 import numpy.typing as npt
 
-from .._machine.record import COLUMNS, SHIFT, WorkRow
+from .._machine.record import COLUMNS, HOST_COLUMNS, MEMORY_COLUMNS, SHIFT, WorkRow
 
 if TYPE_CHECKING:
     from .._machine.clock import Clock
     from .._machine.record import Records
+
+TASK_FIELDS = ("id", "stream", "lane", "submitted_ns", "started_ns", "finished_ns", "nbytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,30 @@ class Timeline:
         rows = np.frombuffer(bytes(self._records.rows), np.int64).reshape(-1, len(COLUMNS)).copy()
         rows[:, 3:6] -= self._clock.origin_ns
         return rows[np.argsort(rows[:, 0], kind="stable")]
+
+    def to_numpy(self, what: str = "tasks") -> npt.NDArray[np.void]:
+        """Give a structured array: of "tasks" by id, of "waits" of hosts, or of "memory" in use, in order of time.
+
+        Times are nanoseconds of the runtime's clock. Of tasks: id, stream, lane, submitted_ns, started_ns, finished_ns
+        and nbytes; of a wait of a host: the task it waited for, started_ns, ended_ns and the number of its thread; of
+        memory: time_ns, device and the bytes used from then on. Anything else is a ValueError.
+        """
+        if what == "tasks":
+            rows = self.rows()
+            found = np.zeros(len(rows), [(name, np.int64) for name in TASK_FIELDS])
+            for name in TASK_FIELDS:
+                found[name] = (rows[:, 1] >> SHIFT) - 1 if name == "stream" else rows[:, COLUMNS.index(name)]
+            return found
+        records, origin = self._records, self._clock.origin_ns
+        kinds = {"waits": (records.hosts, HOST_COLUMNS), "memory": (records.memory, MEMORY_COLUMNS)}
+        if what not in kinds:
+            raise ValueError(f"there are 'tasks', 'waits' and 'memory', not {what!r}")
+        data, columns = kinds[what]
+        found = np.frombuffer(bytes(data), [(name, np.int64) for name in columns]).copy()
+        for name in columns:
+            if name.endswith("_ns"):
+                found[name] -= origin
+        return np.sort(found, order=next(name for name in columns if name.endswith("_ns")), kind="stable")
 
     def works(self) -> list[WorkRow]:
         """Give what the rows share: the low half of the second column counts into this list."""
