@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import queue
 import subprocess
 import sys
 import threading
@@ -214,6 +215,31 @@ def test_callbacks_that_make_callbacks_reach_the_thread_on_either_clock(program)
     assert seen == list(range(9, -1, -1))
 
 
+@pytest.mark.parametrize("block", [0, 1])
+def test_callbacks_come_though_the_program_waits_in_a_queue_of_its_own(program, block):
+    """As decoders do with their frames: the thread that processes reports lets time go on."""
+    context, _ = rt.get_context()
+    stream, x = program.stream(), program.upload([0])
+    calls: queue.Queue[int] = queue.Queue()
+    ends = threading.Event()
+
+    def loop(given: list[int]) -> None:
+        rt.set_context(given[0])
+        while not ends.is_set():
+            rt.process_report(10)
+
+    thread, _ = util.start_thread(loop, [context])
+    assert rt.subscribe_report(thread, stream) == 0
+    for number in range(3):
+        program.launch("easy", stream, pointer_bytes(x))
+        assert rt.launch_callback(calls.put, number, block, stream) == 0
+    assert [calls.get(timeout=20) for _ in range(3)] == [0, 1, 2]
+    assert rt.synchronize_stream(stream) == 0
+    assert program.read(x) == [3]
+    ends.set()
+    assert util.stop_thread(thread) == 0
+
+
 def test_one_thread_may_launch_callbacks_and_process_them(program):
     """Without asking for anything in between."""
     stream, seen = program.stream(), []
@@ -247,13 +273,15 @@ def test_a_finalizer_frees_in_the_middle_of_an_allocation(program):
             freed.append((rt.free(self.device), rt.free_host(self.host), rt.malloc(32, 0)[1]))
 
     before = gc.get_threshold()
+    gc.freeze()  # else each collection looks at all that the other tests have left
     try:
         for number in range(300):
             gc.set_threshold(1 + number % 37, 1, 1)
             Owner()
-            gc.collect()
+        gc.collect()
     finally:
         gc.set_threshold(*before)
+        gc.unfreeze()
     assert len(freed) == 300
     assert {codes[:2] for codes in freed} == {(0, 0)}
     assert {codes[2] for codes in freed} <= {0, 207001}  # in the middle of an allocation there is no other

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..errors import DeadlockError, error
 from .bodies import current_body
-from .task import NEVER_LIGHT, RUNNING, Item, TimerStop, Work
+from .task import DONE, NEVER_LIGHT, RUNNING, Item, TimerStop, Work
 from .workers import SLICE_NS
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ NEEDED_HERE = (
     "cannot block here: a callback that is due must run on the event loop of this thread",
     "Await instead, or enqueue the callback where no loop is running.",
 )
+QUIET_S = 0.05
+"""So long a thread that processes reports watches on virtual time whether others enqueue, before it moves time."""
 
 
 class HostCall(Work):
@@ -155,19 +157,10 @@ class Reports:
             if box is None:
                 raise error(107012, "this thread is not subscribed to any stream", "Subscribe it first.")
         machine = self._machine
-        is_virtual, is_alone = machine.clock.is_virtual, False
-        if is_virtual:
-            self._let_time_pass(box, 0)
-            is_alone = not machine.waiting and not machine.somebody_may_act()
-            if is_alone:
-                self._let_time_pass(box, timeout)
-        with self._ready:
-            self._ready.wait_for(lambda: bool(box.due), 0 if is_alone else timeout)
-        if is_virtual and not box.due:
-            if is_alone and timeout is None:
-                raise DeadlockError(107020, "deadlock: no callback is due, and nobody else could enqueue one")
-            if not is_alone and self._has_pending(thread):  # the others wait for something else, and move no time
-                self._let_time_pass(box, timeout)
+        if machine.clock.is_virtual:
+            self._wait_on_virtual_time(box, timeout)
+        else:
+            self._wait(box, timeout)
         if not box.due:
             raise error(507012, f"no callback came within {timeout} s")
         called, at_once = 0, len(box.due)
@@ -179,9 +172,42 @@ class Reports:
                 machine.drive(until)
         return called
 
-    def _has_pending(self, thread: int) -> bool:
-        mine = [queue for queue, owner in list(self._threads.items()) if owner == thread]
-        return any(queue.pending or (queue.beside is not None and queue.beside.pending) for queue in mine)
+    def _wait(self, box: _Box, seconds: float | None) -> None:
+        with self._ready:
+            self._ready.wait_for(lambda: bool(box.due), seconds)
+
+    def _wait_on_virtual_time(self, box: _Box, timeout: float | None) -> None:
+        """Wait until something is due here, or so much virtual time has passed.
+
+        Who waits for the device moves time, and then this thread need not. But the others may wait for its callbacks in
+        ways of their own: then it moves time itself, once nobody has enqueued anything for a moment.
+        """
+        machine, left = self._machine, timeout
+        self._let_time_pass(box, 0)
+        while not box.due:
+            if not machine.waiting and not machine.somebody_may_act():  # nobody but this thread
+                self._let_time_pass(box, left)
+                if not box.due and left is None:
+                    raise DeadlockError(107020, "deadlock: no callback is due, and nobody else could enqueue one")
+                return
+            before = self._lasts(box)
+            moment = QUIET_S if left is None else min(QUIET_S, left)
+            self._wait(box, moment)
+            self._let_time_pass(box, 0)
+            is_pending = any(last is not None and last.state < DONE for last in before)
+            if is_pending and not machine.waiting and self._lasts(box) == before:
+                self._let_time_pass(box, left)
+                if left is not None:
+                    return
+            elif left is not None:
+                left -= moment
+                if left <= 0:
+                    return
+
+    def _lasts(self, box: _Box) -> list[Item | None]:
+        """Give the last items of the streams of a thread, and of what runs beside them."""
+        queues = [queue for queue, owner in list(self._threads.items()) if owner == box.thread]
+        return [one.last for queue in queues for one in (queue, queue.beside) if one is not None]
 
     def _let_time_pass(self, box: _Box, seconds: float | None) -> None:
         """Let so much virtual time pass (None: as much as it takes), or less if something becomes due here."""
