@@ -254,6 +254,28 @@ def test_one_thread_may_launch_callbacks_and_process_them(program):
     assert rt.synchronize_stream(stream) == 0
 
 
+def test_a_timed_wait_ends_though_nobody_calls_what_is_due(program):
+    """The subscribed thread does something else; when it comes back, its callback is still there."""
+    stream, seen, serve = program.stream(), [], threading.Event()
+    context, _ = rt.get_context()
+
+    def reports() -> None:
+        rt.set_context(context)
+        serve.wait(20)
+        seen.append(rt.process_report(5000))
+
+    thread = threading.Thread(target=reports)
+    thread.start()
+    assert rt.subscribe_report(thread.ident, stream) == 0
+    assert rt.launch_callback(seen.append, "called", 1, stream) == 0
+    assert rt.synchronize_stream_with_timeout(stream, 20) == 507046
+    assert seen == []
+    serve.set()
+    assert rt.synchronize_stream(stream) == 0
+    thread.join()
+    assert seen == ["called", 0]
+
+
 def test_the_level_of_the_last_error_is_zero(program):
     """Any other is 100000, as in CANN."""
     assert rt.get_last_error(1) == rt.peek_at_last_error(1) == 100000

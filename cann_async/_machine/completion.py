@@ -12,6 +12,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # the C half of `signal`; typeshed does not have it
 import signal
 import threading
+import time
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import error
@@ -177,13 +178,13 @@ def _wait(
     elif clock.hosts_drive:
         now = machine.now
         while item.state < DONE:
-            time = now()
-            if time >= host.slice_ends_ns:  # fairness: everybody else on this loop gets a turn
+            present = now()
+            if present >= host.slice_ends_ns:  # fairness: everybody else on this loop gets a turn
                 yield None
                 host.slice_ends_ns = now() + SLICE_NS
                 continue
             machine.watch(item, machine.stopper)
-            if not machine.drive(time + SLICE_NS):
+            if not machine.drive(present + SLICE_NS):
                 break
             if not machine.called:
                 break
@@ -240,6 +241,7 @@ def block(machine: Machine, item: Item, asked_for: Item | None = None) -> None:
     if machine.host_call_ns and wanted.queue is not machine.timer_queue:
         machine.spend()
     sleeper: Sleeper | None = None
+    since = 0
     try:
         while item.state < DONE:
             if sleeper is None:
@@ -252,7 +254,7 @@ def block(machine: Machine, item: Item, asked_for: Item | None = None) -> None:
                 if machine.is_stuck():
                     machine.raise_deadlock()
             if sleeper is None:
-                sleeper = Sleeper()
+                sleeper, since = Sleeper(), time.monotonic_ns()
                 machine.waiting[sleeper] = item
                 if any(isinstance(place, OnLoop) and place.host.thread == sleeper.blocks for place in _places(machine)):
                     raise error(*NEEDED_HERE)
@@ -261,6 +263,8 @@ def block(machine: Machine, item: Item, asked_for: Item | None = None) -> None:
             sleeper.sleep(MOMENT_S if machine.clock.is_virtual else -1)  # as `HostLoop.look_later`
             if sleeper.problem is not None:
                 raise sleeper.problem
+            if _has_stood_still(machine, item, since):
+                TimerStop(machine, item).wake()
     finally:
         if sleeper is not None:
             machine.waiting.pop(sleeper, None)
@@ -269,6 +273,16 @@ def block(machine: Machine, item: Item, asked_for: Item | None = None) -> None:
             machine.bodies.pause(1)
         else:
             machine.records.host_waited(wanted.id, began, machine.now())
+
+
+def _has_stood_still(machine: Machine, item: Item, since: int) -> bool:
+    """Whether the item is a timer of virtual time that stands still, and its time is over in real time.
+
+    Time stands still until a host has called what is due on its thread. A timeout ends nevertheless.
+    """
+    if not (machine.clock.is_virtual and machine.bodies.elsewhere and item.queue is machine.timer_queue):
+        return False
+    return item.state < DONE and time.monotonic_ns() - since >= item.finished - item.submitted
 
 
 def _places(machine: Machine) -> list[Place]:

@@ -8,7 +8,7 @@ there are two shorter lists: when hosts waited for what, and how much device mem
 from __future__ import annotations
 
 import struct
-import threading
+from threading import get_ident
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ class Records:
         self.stream_names: dict[int, str] = {}
         self._numbers: dict[WorkRow, int] = {}
         self._keep = keep
-        self._threads: dict[int, int] = {}
         self.pack = struct.Struct("8q").pack
         self.extend: Callable[[bytes], object] = self.rows.extend if keep else len
         """Keeps a packed row, or does nothing with it."""
@@ -72,8 +71,7 @@ class Records:
     def host_waited(self, task: int, started: int, ended: int) -> None:
         """Write down that a host on this thread has waited for a task, or slept."""
         if self._keep:
-            thread = self._threads.setdefault(threading.get_ident(), len(self._threads))
-            self.hosts += WAITED(task, started, ended, thread)
+            self.hosts += WAITED(task, started, ended, get_ident())
 
     def memory_used(self, now: int, device: int, used: int) -> None:
         """Write down how much memory of a device is in use from now on."""

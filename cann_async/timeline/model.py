@@ -96,6 +96,9 @@ class Timeline:
         for name in columns:
             if name.endswith("_ns"):
                 found[name] -= origin
+        if what == "waits":  # threads are counted in the order in which they first waited
+            _, first, threads = np.unique(found["thread"], return_index=True, return_inverse=True)
+            found["thread"] = np.argsort(np.argsort(first))[threads]
         return np.sort(found, order=next(name for name in columns if name.endswith("_ns")), kind="stable")
 
     def works(self) -> list[WorkRow]:
