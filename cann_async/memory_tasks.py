@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from ._machine.arena import is_pinned
+from ._machine.record import PAGEABLE
 from ._machine.task import Work
 from .errors import CannError, MismatchError, error
 from .memory import Array, Buffer, Copy, Fill, Operand, bytes_of, check_copy
@@ -58,7 +59,8 @@ class MemoryTasks:
         engine, target, source = check_copy(self._device, dst, src, nbytes, kind)
         if engine == "host":
             raise error(207000, "a copy from host to host cannot be queued", "Use device.memcpy, or NumPy.")
-        return self._enqueue_copy(engine, (target, _staged(src, source)), source.nbytes)
+        arrays = (target, _staged(src, source))
+        return self._enqueue_copy(engine, arrays, source.nbytes, label=pageable(engine, *arrays))
 
     def memcpy2d(
         self, dst: Operand, src: Operand, width: int, height: int, dst_pitch: int, src_pitch: int
@@ -69,7 +71,8 @@ class MemoryTasks:
         memory on a side, or more than 5,000,000 bytes or 5,242,880 rows, is 107000. No bytes at all is fine.
         """
         engine, target, source = check_copy_2d(self._device, dst, src, width, height, (dst_pitch, src_pitch))
-        return self._enqueue_copy(engine, (target, _staged(src, source)), source.nbytes)
+        arrays = (target, _staged(src, source))
+        return self._enqueue_copy(engine, arrays, source.nbytes, label=pageable(engine, *arrays))
 
     def memcpy_batch(self, pairs: Sequence[tuple[Operand, Operand]]) -> Task[None]:
         """Copy many (destination, source) pairs of one direction as one task; mirrors aclrtMemcpyBatchAsync.
@@ -136,8 +139,10 @@ class MemoryTasks:
         args = (array, distribution, operator.index(seed), operator.index(offset), parameters)
         return cast("Task[None]", self._enqueue(work, args, array.nbytes, 0))
 
-    def _enqueue_copy(self, engine: str, arrays: tuple[object, ...], nbytes: int, up: int = 3) -> Task[None]:
-        work = self._work("memcpy", Copy, engine if nbytes else None, f"memcpy {engine}")
+    def _enqueue_copy(
+        self, engine: str, arrays: tuple[object, ...], nbytes: int, up: int = 3, label: str | None = None
+    ) -> Task[None]:
+        work = self._work("memcpy", Copy, engine if nbytes else None, f"memcpy {engine}", label)
         return cast("Task[None]", self._enqueue(work, arrays, nbytes, 0, up))
 
     def _enqueue_fill(self, array: Array, value: int, up: int = 3) -> Task[None]:
@@ -152,6 +157,13 @@ class MemoryTasks:
 def _staged(src: Operand, source: Array) -> Array:
     """Give what a queued copy reads: device memory and pinned arrays when it runs, any other host memory now."""
     return source if isinstance(src, Buffer) or is_pinned(source) else source.copy()
+
+
+def pageable(engine: str, target: Array, source: Array) -> str | None:
+    """Give what the record of a queued copy says of its host memory: "pageable", or nothing if it is pinned."""
+    if engine == "d2d" or is_pinned(source if engine == "h2d" else target):
+        return None
+    return PAGEABLE
 
 
 def check_copy_2d(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 import weakref
+from threading import get_ident
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 import numpy as np
@@ -135,6 +136,10 @@ class Stream(Ordering, MemoryTasks, OverflowTasks):
             frame = frame.f_back
             code = frame.f_code
         number = self._next_id()
+        thread = get_ident()
+        if queue.thread != thread:
+            queue.thread = thread
+            machine.records.fed(queue.id, number)
         task: Task[R] = Task(number, queue, work, args, nbytes, cost, self._now(), code, frame.f_lasti)
         queue.last = task
         tasks.append(task)
@@ -376,9 +381,11 @@ class Stream(Ordering, MemoryTasks, OverflowTasks):
         if machine.host_call_ns:
             machine.spend()
         frame = sys._getframe(up)
-        task: Task[object] = Task(
-            machine.next_id(), queue, work, args, nbytes, cost, machine.now(), frame.f_code, frame.f_lasti
-        )
+        number, thread = machine.next_id(), get_ident()
+        if queue.thread != thread:
+            queue.thread = thread
+            machine.records.fed(queue.id, number)
+        task: Task[object] = Task(number, queue, work, args, nbytes, cost, machine.now(), frame.f_code, frame.f_lasti)
         machine.submit(queue, task)
         if machine.launch_blocking and work.engine is not None:
             self._finish(task)

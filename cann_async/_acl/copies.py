@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from .._machine.arena import is_registered
+from .._machine.record import PAGEABLE
 from ..errors import error
 from ..memory import KIND_OF, Copy
 from ..memory_tasks import HIGHEST, WIDEST
@@ -115,7 +116,7 @@ def _enqueue(
     if known:
         return stream._enqueue_copy(engine, arrays, count, 5)
     synchronize(stream)
-    stream.device._loose_stream()._enqueue_copy(engine, arrays, count, 5).result()
+    stream.device._loose_stream()._enqueue_copy(engine, arrays, count, 5, PAGEABLE).result()
     return None
 
 

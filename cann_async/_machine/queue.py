@@ -64,6 +64,7 @@ class Queue:
         "priority",
         "rank",
         "tasks",
+        "thread",
     )
 
     def __init__(
@@ -82,6 +83,8 @@ class Queue:
         self.priority = priority
         self.rank = priority << 56
         self.tasks: deque[Item] = deque()
+        self.thread = 0
+        """The one that has enqueued last."""
         self.head: Item | None = None
         self.last: Item | None = None
         self.idle = True

@@ -2,7 +2,8 @@
 
 Hot: the row is packed into one byte array and nothing else is kept, so that a million tasks cost 64 MB and no work
 for the garbage collector. What the rows of one kind share (name, engine) stands once, in `works`. Besides the tasks
-there are shorter lists: when hosts waited for what, what they call it, and how much device memory was in use.
+there are shorter lists: when hosts waited for what, what they call it, which thread fed which stream, and how much
+device memory was in use.
 """
 
 from __future__ import annotations
@@ -21,15 +22,22 @@ COLUMNS = ("id", "work", "lane", "submitted_ns", "started_ns", "finished_ns", "n
 `SHIFT`; for `cost` see `Item`."""
 HOST_COLUMNS = ("task", "started_ns", "ended_ns", "thread")
 """One wait of a host: the id of the task it waited for (of a timer: none has this id), and the thread it ran on."""
+FEED_COLUMNS = ("stream", "task", "thread")
+"""From this task on the stream's tasks were enqueued by that thread."""
 MEMORY_COLUMNS = ("time_ns", "device", "used")
 SHIFT = 32
 """The column `work` is the number in `works`, and above so many bits the stream's id plus one."""
+PAGEABLE = "pageable"
+"""The label of a queued copy from or to host memory that is not pinned."""
 WAITED = struct.Struct("4q").pack
 USED = struct.Struct("3q").pack
 
 
 class WorkRow(NamedTuple):
-    """What the rows of one kind of work share. `engine` is empty for waits and records."""
+    """What the rows of one kind of work share. `engine` is empty for waits and records.
+
+    The label is the name of the event or notify of a record or a wait, or PAGEABLE.
+    """
 
     name: str
     engine: str
@@ -64,6 +72,7 @@ class Records:
         self.rows = bytearray()
         self.hosts = bytearray()
         self.memory = bytearray()
+        self.feeds = bytearray()
         self.works: list[WorkRow] = []
         self.streams: dict[int, StreamRow] = {}
         self.spans: list[SpanRow] = []
@@ -90,6 +99,11 @@ class Records:
         """Write down that a host on this thread has waited for a task, or slept."""
         if self._keep:
             self.hosts += WAITED(task, started, ended, get_ident())
+
+    def fed(self, stream: int, task: int) -> None:
+        """Write down that this thread enqueues on a stream on which another one did before."""
+        if self._keep:
+            self.feeds += USED(stream, task, get_ident())
 
     def annotated(self, name: str, started: int, ended: int) -> None:
         """Write down what a host on this thread calls the time from then to then."""

@@ -103,7 +103,7 @@ class Work:
         self.engine = engine
         self.cores = cores
         self.label: str | None = None
-        """Of a record or a wait: the name of its event or notify."""
+        """Of a record or a wait: the name of its event or notify; see also `record.PAGEABLE`."""
         self.number = -1
         """Row of the records' table of works; given by the records when first used."""
 

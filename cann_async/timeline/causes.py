@@ -29,9 +29,10 @@ class Causes:
     def __init__(self, table: Table) -> None:
         self.table = table
         self._before = _predecessors(table)
-        self._engines = {
-            key: _Engine(table, key) for key in {(work.device, work.engine) for work in table.works if work.engine}
-        }
+        free = np.where(self._before >= 0, table.finished[self._before], table.submitted)
+        self.ready: Ints = np.maximum(table.submitted, free)
+        """Since when each task could have begun, if its engine had had room."""
+        self._engines = [_Engine(table, code) for code in range(len(table.engines))]
         known = table.index(table.hosts["task"])
         some = known >= 0
         order = np.argsort(table.hosts["ended_ns"][some], kind="stable")
@@ -43,10 +44,9 @@ class Causes:
         submitted, started = int(table.submitted[place]), int(table.started[place])
         before = int(self._before[place])
         free = int(table.finished[before]) if before >= 0 else submitted
-        ready = max(submitted, free)
-        work = table.works[int(table.work[place])]
-        if started > ready and work.engine:
-            blocker = self._engines[work.device, work.engine].blocker(ready, started, work.cores)
+        ready, engine = int(self.ready[place]), int(table.engine[place])
+        if started > ready and engine >= 0:
+            blocker = self._engines[engine].blocker(ready, started, int(table.cores[place]))
             if blocker >= 0 and blocker != place:
                 return Cause(ENGINE, blocker, int(table.finished[blocker]))
         if before >= 0 and free >= submitted:
@@ -75,11 +75,10 @@ class Causes:
 class _Engine:
     """One engine's tasks by time, to tell whether there was room."""
 
-    def __init__(self, table: Table, key: tuple[int, str]) -> None:
-        works = [number for number, work in enumerate(table.works) if (work.device, work.engine) == key]
-        places = np.flatnonzero(np.isin(table.work, works))
-        cores = table.of_works([work.cores for work in table.works])[places]
-        self._capacity = table.works[works[0]].capacity
+    def __init__(self, table: Table, code: int) -> None:
+        places = np.flatnonzero(table.engine == code)
+        cores = table.cores[places]
+        self._capacity = next(w.capacity for w in table.works if (w.device, w.engine) == table.engines[code])
         order = np.argsort(table.finished[places], kind="stable")
         self._ended, self._places = table.finished[places][order], places[order]
         self._freed = np.append(0, np.cumsum(cores[order]))

@@ -202,7 +202,7 @@ class _Trace:
 
     def _arrows(self) -> Iterator[str]:
         table, start = self._table, self._start
-        on_engine = np.flatnonzero(self._on_engine())
+        on_engine = np.flatnonzero(table.engine >= 0)
         for place in thinned(on_engine, self._detail).tolist():
             task, _, lane, submitted, started, *_ = table.rows[place].tolist()
             _, pid, tid = self._head(int(table.work[place]))
@@ -217,9 +217,6 @@ class _Trace:
                 begin = min(int(table.finished[source]), end)
                 yield _arrow("s", "event", task, 2 * int(table.device[source]) + 2, other, begin - start)
                 yield _arrow("f", "event", task, 2 * int(table.device[place]) + 2, stream, end - start)
-
-    def _on_engine(self) -> Ints:
-        return self._table.of_works([bool(work.engine) for work in self._table.works])
 
     def _queues(self) -> Iterator[str]:
         table = self._table

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 import numpy.typing as npt
 
-from .._machine.record import COLUMNS, SHIFT
+from .._machine.record import COLUMNS, PAGEABLE, SHIFT
 from .table import TARGETS, Table
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from ..soc import Soc
+    from .advice import Advice
     from .path import CriticalPath, Gaps
     from .summary import Comparison, Summary
 
@@ -50,6 +51,8 @@ class Record:
     event: str | None = None
     """Of a record or a wait: the name of its event or notify."""
     blocks: int = 1
+    pageable: bool = False
+    """Of a queued copy: its host memory was not pinned."""
 
     @property
     def duration_ns(self) -> int:
@@ -139,6 +142,18 @@ class Timeline:
         from .path import gaps
 
         return gaps(self._take())
+
+    def advice(self) -> Advice:
+        """Say what to change so that the device has less time to stand still, with evidence and the expected gain.
+
+        The five practices of CANN's programming guide (keep the host ahead of the device; one stream per kind of
+        engine; one stream per thread; more threads when one cannot feed the device; merge or parallelise kernels that
+        do not fill the AI cores), pageable copies, needless synchronisation, and starvation by priority. The gain is
+        that of a replay with the change. Print it, or read its findings.
+        """
+        from .advice import advise
+
+        return advise(self._take())
 
     def compare(self, other: Timeline) -> Comparison:
         """Put two runs side by side: this one is before, the other after. Print it, or read `speedup` and `rows()`."""
@@ -235,6 +250,7 @@ class Rows(Sequence[Record]):
             finished_ns=finished,
             nbytes=0 if waits else nbytes,
             waited_for=nbytes if waits else None,
-            event=shared.label,
+            event=None if shared.engine else shared.label,
+            pageable=shared.label == PAGEABLE,
             blocks=shared.blocks,
         )

@@ -141,7 +141,7 @@ def describe(cause: Cause, table: Table) -> str:
     if cause.kind == ENGINE:
         return f"after {name} had left the {work.engine}"
     if cause.kind == WAIT:
-        event = f"event {work.label!r} after " if work.label else ""
+        event = f"event {work.label!r} after " if work.label and not work.engine else ""
         return f"after a wait for {event}{name}"
     return f"after the host had waited for {name}"
 
@@ -218,9 +218,8 @@ def _gaps(table: Table) -> Iterator[Gap]:
     from .model import Rows
 
     causes, records = Causes(table), Rows(table)
-    for key in sorted({(work.device, work.engine) for work in table.works if work.engine}):
-        numbers = [number for number, work in enumerate(table.works) if (work.device, work.engine) == key]
-        mine = np.flatnonzero(np.isin(table.work, numbers))
+    for code, key in enumerate(table.engines):
+        mine = np.flatnonzero(table.engine == code)
         began = mine[np.argsort(table.started[mine], kind="stable")]
         ended = mine[np.argsort(table.finished[mine], kind="stable")]
         idle = Intervals.union(table.started[mine], table.finished[mine]).gaps()

@@ -26,17 +26,29 @@ from .table import COMPUTES, HOST, Ints, Live, Table
 if TYPE_CHECKING:
     from ..soc import Soc
 
+SKIPPED = -2
 SUBMIT, WAIT, WAITED = range(3)
 """What a host does at a time: enqueue a task, begin to wait, or find that what it waits for has ended."""
 
 
-def replay(table: Table, socs: Sequence[Soc] | None = None, *, measured: bool = False) -> Table:
+def replay(
+    table: Table,
+    socs: Sequence[Soc] | None = None,
+    *,
+    measured: bool = False,
+    pace: float = 1.0,
+    call_ns: int = 0,
+    skipped: Ints | None = None,
+) -> Table:
     """Give the table that the program would have left on these chips, one per device; by default on the same ones.
 
-    With `measured` every task takes as long as it took, and only what it has to wait for may change. A chip without
-    an engine that the program used is a ValueError.
+    With `measured` every task takes as long as it took, and only what it has to wait for may change. The host takes
+    `pace` times as long between its waits and `call_ns` more per call, and does not wait where `skipped`, places in
+    `table.hosts`, says so. A chip
+    without an engine that the program used is a ValueError.
     """
-    return _Replay(table, tuple(socs if socs is not None else table.socs), measured=measured).run()
+    chips = tuple(socs if socs is not None else table.socs)
+    return _Replay(table, chips, measured=measured, pace=pace, call_ns=call_ns, skipped=skipped).run()
 
 
 class _Task(Work):
@@ -72,7 +84,16 @@ class _Behind(Waiting):
 
 
 class _Replay:
-    def __init__(self, table: Table, socs: tuple[Soc, ...], *, measured: bool) -> None:
+    def __init__(
+        self,
+        table: Table,
+        socs: tuple[Soc, ...],
+        *,
+        measured: bool,
+        pace: float,
+        call_ns: int,
+        skipped: Ints | None,
+    ) -> None:
         self._table = table
         self._socs = socs
         self._machine = Machine(socs, "virtual", start_ns=table.start_ns)
@@ -82,8 +103,21 @@ class _Replay:
         self._unborn: dict[int, list[Queue]] = {}
         self._targets = _targets(table)
         fixed = np.full(len(table), measured) | ~table.is_on(COMPUTES | {"h2d", "d2h", "d2d"})
+        self._rows = table.rows[:, [0, 6]].tolist()
+        self._streams, self._numbers = table.stream.tolist(), table.work.tolist()
         self._costs = np.where(fixed, ~(table.finished - table.started), table.rows[:, 7]).tolist()
-        self._hosts = table.hosts[np.argsort(table.hosts["ended_ns"], kind="stable")]
+        self._pace, self._call_ns = pace, call_ns
+        order = np.argsort(table.hosts["ended_ns"], kind="stable")
+        self._hosts = hosts = table.hosts[order]
+        waited = table.index(hosts["task"])
+        known = waited >= 0
+        ended = table.finished[waited] if len(table) else hosts["ended_ns"]
+        late = hosts["ended_ns"] - np.maximum(hosts["started_ns"], ended)
+        # how long after the end of its task the host noticed; of a sleep, and of what has left no record, all of it
+        self._delays = np.where(known, np.maximum(late, 0), hosts["ended_ns"] - hosts["started_ns"]).tolist()
+        if skipped is not None:
+            waited[np.isin(order, skipped)] = SKIPPED
+        self._waited = waited.tolist()
         self._begun = np.zeros(len(self._hosts), np.int64)
         self._over = np.zeros(len(self._hosts), np.int64)
         self._ended: list[tuple[int, int]] = []
@@ -108,7 +142,7 @@ class _Replay:
                     self._go_on(after, place, clock.time_ns)
             machine.drive(due[0][0] if due else FOREVER)
             for wait, at in self._ended:
-                heappush(due, (at + self._delay(wait), WAITED, wait))
+                heappush(due, (at + self._delays[wait], WAITED, wait))
             if self._ended:
                 self._ended.clear()
             elif due:
@@ -133,7 +167,9 @@ class _Replay:
         after: dict[int, list[tuple[int, int, int]]] = {}
 
         def follows(gate: int, at: int, what: int, place: int) -> None:
-            after.setdefault(gate, []).append((at - (ended[gate] if gate >= 0 else table.start_ns), what, place))
+            later = round((at - (ended[gate] if gate >= 0 else table.start_ns)) * self._pace)
+            calls = after.setdefault(gate, [])
+            calls.append((later + self._call_ns * (len(calls) + 1), what, place))
 
         gates = np.searchsorted(hosts["ended_ns"], table.submitted, "right") - 1
         for place, (last, task) in enumerate(zip(gates.tolist(), table.id.tolist(), strict=True)):
@@ -150,32 +186,23 @@ class _Replay:
             heappush(self._due, (now + delay, what, place))
 
     def _wait(self, wait: int) -> None:
-        """Begin to wait; a sleep, or a wait for what has left no record, takes as long as it took."""
+        """Begin to wait."""
         now = self._begun[wait] = self._machine.now()
-        place = int(self._table.index(self._hosts["task"][wait : wait + 1])[0])
+        place = self._waited[wait]
         item = self._items[place] if place >= 0 else None
-        if item is None:
-            took = int(self._hosts["ended_ns"][wait] - self._hosts["started_ns"][wait])
-            heappush(self._due, (now + took, WAITED, wait))
-        elif not self._machine.watch(item, Call(lambda: self._has_ended(wait, item))):
-            heappush(self._due, (now + self._delay(wait), WAITED, wait))
+        if item is None or not self._machine.watch(item, Call(lambda: self._has_ended(wait, item))):
+            heappush(self._due, (now + (self._delays[wait] if place != SKIPPED else 0), WAITED, wait))
 
     def _has_ended(self, wait: int, item: Item) -> None:
         self._ended.append((wait, item.finished))
         self._machine.stop = self._machine.news = True
 
-    def _delay(self, wait: int) -> int:
-        """Say how long after the end of the task the host noticed; less than nothing if it gave up before."""
-        row = self._hosts[wait]
-        place = int(self._table.index(self._hosts["task"][wait : wait + 1])[0])
-        return max(int(row["ended_ns"] - max(row["started_ns"], self._table.finished[place])), 0)
-
     # -- the device ---------------------------------------------------------------------------------------------------
 
     def _submit(self, place: int) -> None:
         table, machine = self._table, self._machine
-        number, nbytes, stream = int(table.id[place]), int(table.rows[place, 6]), int(table.stream[place])
-        work_number, target = int(table.work[place]), self._targets.get(place, -1)
+        number, nbytes = self._rows[place]
+        stream, work_number, target = self._streams[place], self._numbers[place], self._targets.get(place, -1)
         args: tuple[object, ...] = ()
         if target >= 0:
             work: Work = _Behind(table.works[work_number], self._items, self._unborn)

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._machine.record import COLUMNS, HOST_COLUMNS, MEMORY_COLUMNS, SpanRow, StreamRow, WorkRow
+from .._machine.record import COLUMNS, FEED_COLUMNS, HOST_COLUMNS, MEMORY_COLUMNS, SpanRow, StreamRow, WorkRow
 from ..soc import Soc
-from .table import HOST, MEMORY, Ints, Table
+from .table import FEED, HOST, MEMORY, Ints, Table
 
 VERSION = 1
 KEY = '"cann_async":'
@@ -40,6 +40,7 @@ def encode(table: Table) -> Iterator[str]:
         "streams": table.streams,
         "spans": table.spans,
         "hosts": list(_packed(table.hosts.view(np.int64).reshape(-1, len(HOST_COLUMNS)))),
+        "feeds": list(_packed(table.feeds.view(np.int64).reshape(-1, len(FEED_COLUMNS)))),
         "memory": list(_packed(table.memory.view(np.int64).reshape(-1, len(MEMORY_COLUMNS)))),
     }
     yield json.dumps(head, separators=(",", ":"))[:-1]
@@ -69,6 +70,7 @@ def _table(found: dict[str, Any]) -> Table:
         works=works,
         streams={int(number): StreamRow(*row) for number, row in found["streams"].items()},
         hosts=_unpacked(found["hosts"], len(HOST_COLUMNS)).view(HOST).reshape(-1),
+        feeds=_unpacked(found["feeds"], len(FEED_COLUMNS)).view(FEED).reshape(-1),
         memory=_unpacked(found["memory"], len(MEMORY_COLUMNS)).view(MEMORY).reshape(-1),
         spans=tuple(SpanRow(*row) for row in found["spans"]),
         clock=str(found["clock"]),

@@ -151,7 +151,7 @@ class Summary:
 def summarise(table: Table) -> Summary:
     """Work the figures out."""
     first, last = table.span_ns
-    engines = _groups(_engine_codes(table))
+    engines = _groups(table.engine)
     streams = _groups(table.stream)
     works = [_work(table, rows) for rows in _groups(_work_codes(table))]
     waited = np.clip(table.hosts["started_ns"], first, last), np.clip(table.hosts["ended_ns"], first, last)
@@ -176,12 +176,6 @@ def _groups(codes: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
             yield group
 
 
-def _engine_codes(table: Table) -> npt.NDArray[np.int64]:
-    keys = sorted({(work.device, work.engine) for work in table.works if work.engine})
-    codes = {key: code for code, key in enumerate(keys)}
-    return table.of_works([codes.get((work.device, work.engine), -1) for work in table.works])
-
-
 def _work_codes(table: Table) -> npt.NDArray[np.int64]:
     keys = sorted({(work.engine, work.name) for work in table.works if work.engine})
     codes = {key: code for code, key in enumerate(keys)}
@@ -197,9 +191,8 @@ def _work(table: Table, rows: npt.NDArray[np.int64]) -> WorkSummary:
 def _engine(table: Table, rows: npt.NDArray[np.int64], span: int) -> EngineSummary:
     work = table.works[int(table.work[rows[0]])]
     began, ended = table.started[rows], table.finished[rows]
-    cores = table.of_works([each.cores for each in table.works])[rows]
     busy = Intervals.union(began, ended)
-    used = int(((ended - began) * cores).sum())
+    used = int(((ended - began) * table.cores[rows]).sum())
     idle = busy.gaps()
     return EngineSummary(
         work.device, work.engine, work.capacity, len(rows), busy.total, used / (max(span, 1) * work.capacity),
@@ -208,7 +201,7 @@ def _engine(table: Table, rows: npt.NDArray[np.int64], span: int) -> EngineSumma
 
 
 def _stream(table: Table, rows: npt.NDArray[np.int64], span: int) -> StreamSummary:
-    on_engine = table.of_works([bool(work.engine) for work in table.works])[rows].astype(bool)
+    on_engine = table.engine[rows] >= 0
     busy = Intervals.union(table.started[rows][on_engine], table.finished[rows][on_engine])
     waits = rows[~on_engine]
     idle = busy.gaps()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from .._machine.record import COLUMNS, HOST_COLUMNS, MEMORY_COLUMNS, SHIFT, SpanRow, StreamRow, WorkRow
+from .._machine.record import COLUMNS, FEED_COLUMNS, HOST_COLUMNS, MEMORY_COLUMNS, SHIFT, SpanRow, StreamRow, WorkRow
 
 if TYPE_CHECKING:
     from .._machine.machine import Machine
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 HOST = np.dtype([(name, np.int64) for name in HOST_COLUMNS])
+FEED = np.dtype([(name, np.int64) for name in FEED_COLUMNS])
 MEMORY = np.dtype([(name, np.int64) for name in MEMORY_COLUMNS])
 COMPUTES = frozenset({"ai_core", "ai_vector", "ai_cpu", "dvpp"})
 MOVES = frozenset({"h2d", "d2h", "d2d"})
@@ -41,6 +42,8 @@ class Table:
     streams: dict[int, StreamRow]
     hosts: npt.NDArray[np.void]
     """When hosts waited, by the beginning; see `HOST_COLUMNS`. Threads are counted in order of appearance."""
+    feeds: npt.NDArray[np.void]
+    """Which thread enqueued on which stream from which task on; see `FEED_COLUMNS`."""
     memory: npt.NDArray[np.void]
     """How much memory was in use from when on; see `MEMORY_COLUMNS`."""
     spans: tuple[SpanRow, ...]
@@ -93,6 +96,22 @@ class Table:
         """The device of each task."""
         return self.of_works([work.device for work in self.works])
 
+    @cached_property
+    def engines(self) -> list[tuple[int, str]]:
+        """All engines that were used: device and name, in order."""
+        return sorted({(work.device, work.engine) for work in self.works if work.engine})
+
+    @cached_property
+    def engine(self) -> Ints:
+        """The place of each task's engine in `engines`; -1 for waits and records."""
+        codes = {key: code for code, key in enumerate(self.engines)}
+        return self.of_works([codes.get((work.device, work.engine), -1) for work in self.works])
+
+    @cached_property
+    def cores(self) -> Ints:
+        """How many cores or lanes each task took."""
+        return self.of_works([work.cores for work in self.works])
+
     def is_on(self, engines: frozenset[str]) -> npt.NDArray[np.bool_]:
         """Say of each task whether it ran on one of these engines."""
         return self.of_works([work.engine in engines for work in self.works]).astype(bool)
@@ -105,6 +124,16 @@ class Table:
     def target(self) -> Ints:
         """Of each wait: the id of the task it waited for, or 0."""
         return np.where(self.is_named(TARGETS), self.rows[:, 6], 0)
+
+    @cached_property
+    def thread(self) -> Ints:
+        """The thread of the host that enqueued each task; 0 where that is not known."""
+        found = np.zeros(len(self), np.int64)
+        for stream in np.unique(self.feeds["stream"]).tolist():
+            feeds, places = self.feeds[self.feeds["stream"] == stream], np.flatnonzero(self.stream == stream)
+            last = np.searchsorted(feeds["task"], self.id[places], "right") - 1
+            found[places] = np.where(last >= 0, feeds["thread"][last], 0)
+        return found
 
     def index(self, ids: Ints) -> Ints:
         """Give the places of tasks by id; -1 for who is not here."""
@@ -158,10 +187,14 @@ class Live:
             rows[:, column] = rows[order, column]
         rows[:, 3:6] -= origin
         hosts, memory = np.frombuffer(bytearray(records.hosts), HOST), np.frombuffer(bytearray(records.memory), MEMORY)
-        threads, first, number = np.unique(hosts["thread"], return_index=True, return_inverse=True)
-        rank = np.argsort(np.argsort(first))
-        hosts["thread"] = rank[number]
-        names = dict(zip(threads.tolist(), rank.tolist(), strict=True))
+        feeds = np.frombuffer(bytearray(records.feeds), FEED)
+        names: dict[int, int] = {}
+        """Threads are counted: first those that enqueue, then others that wait or annotate."""
+        for array in (feeds, hosts):
+            threads, first, number = np.unique(array["thread"], return_index=True, return_inverse=True)
+            for place in np.argsort(first).tolist():
+                names.setdefault(int(threads[place]), len(names))
+            array["thread"] = np.array([names[thread] for thread in threads.tolist()], np.int64)[number]
         for array, fields in ((hosts, ("started_ns", "ended_ns")), (memory, ("time_ns",))):
             for name in fields:
                 array[name] -= origin
@@ -174,6 +207,7 @@ class Live:
             works=tuple(records.works),
             streams=dict(records.streams),
             hosts=hosts[np.argsort(hosts["started_ns"], kind="stable")],
+            feeds=feeds[np.argsort(feeds["task"], kind="stable")],
             memory=memory[np.argsort(memory["time_ns"], kind="stable")],
             spans=tuple(sorted(spans, key=lambda span: (span.started_ns, -span.ended_ns))),
             clock=self._clock.name,
