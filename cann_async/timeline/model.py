@@ -114,6 +114,7 @@ class Timeline:
         """Write the timeline to a file, by its suffix or by `format`; give the path.
 
         ``.json`` and ``.json.gz`` ("chrome") are Chrome traces for Perfetto and chrome://tracing, which `load` reads.
+        ``.pftrace`` ("perfetto") is Perfetto's own format, with tracks that nest; it needs cann-async[perfetto].
         ``.svg`` ("svg") is the picture that a notebook shows. Another suffix or format is a ValueError.
         """
         from .files import writer
