@@ -115,7 +115,8 @@ class Timeline:
 
         ``.json`` and ``.json.gz`` ("chrome") are Chrome traces for Perfetto and chrome://tracing, which `load` reads.
         ``.pftrace`` ("perfetto") is Perfetto's own format, with tracks that nest; it needs cann-async[perfetto].
-        ``.svg`` ("svg") is the picture that a notebook shows. Another suffix or format is a ValueError.
+        ``.svg`` ("svg") is the picture that a notebook shows. "msprof" makes a folder for MindStudio Insight.
+        Another suffix or format is a ValueError, and so is a folder that holds something else.
         """
         from .files import writer
 
