@@ -215,7 +215,10 @@ def main(program: str, loop: str) -> None:
     def save(runtime: ca.Runtime) -> str:
         with tempfile.TemporaryDirectory() as folder:
             saved = runtime.timeline.save(Path(folder) / "timeline.json")
-            return f"{len(runtime.timeline)} {hashlib.sha256(saved.read_bytes()).hexdigest()}"
+            table = ca.Timeline.load(saved).table()
+            # what is packed is compared as it was before: the bytes are up to the build of zlib
+            whole = saved.read_bytes().partition(b'"hosts":')[0] + table.rows.tobytes() + table.hosts.tobytes()
+            return f"{len(runtime.timeline)} {hashlib.sha256(whole).hexdigest()}"
 
     async def run() -> str:
         async with ca.Runtime(clock="virtual", soc=SOC) as runtime:

@@ -131,6 +131,7 @@ def test_the_overlap_of_computing_and_copying(tmp_path):
     with blocking.open_device(clock="virtual", soc=SOC) as device:
         pipeline(device)
         events, _ = save(device, tmp_path / "out")
+        (figures,) = device.timeline.summary().overlap
         records = [r for r in device.timeline.records if r.duration_ns and r.engine]
         low, high = (f(getattr(r, n) for r in device.timeline.records) for f, n in (
             (min, "submitted_ns"), (max, "finished_ns")))  # fmt: skip
@@ -146,6 +147,7 @@ def test_the_overlap_of_computing_and_copying(tmp_path):
     expected = dict(zip(ROWS, (busy, moving, moving & ~busy, ~(moving | busy)), strict=True))
     for name in ROWS:
         assert (drawn[name] == expected[name]).all(), name
+    assert [int(drawn[name].sum()) for name in ROWS] == [value for _, value in figures.items()]
 
 
 def test_the_tables(tmp_path):

@@ -22,6 +22,10 @@ from .table import TARGETS, Table
 if TYPE_CHECKING:
     from os import PathLike
 
+    from ..soc import Soc
+    from .path import CriticalPath, Gaps
+    from .summary import Comparison, Summary
+
 TASK_FIELDS = ("id", "stream", "lane", "submitted_ns", "started_ns", "finished_ns", "nbytes")
 
 
@@ -109,6 +113,57 @@ class Timeline:
         if what not in kinds:
             raise ValueError(f"there are 'tasks', 'waits' and 'memory', not {what!r}")
         return kinds[what]
+
+    def summary(self) -> Summary:
+        """Sum it up per engine, stream and kind of work, with the four overlap figures of MindStudio Insight.
+
+        Those are Computing, Communication (copies), Communication not overlapped, and Free. Print it, or read its
+        fields; times are nanoseconds.
+        """
+        from .summary import summarise
+
+        return summarise(self._take())
+
+    def critical_path(self) -> CriticalPath:
+        """Give the chain of tasks and pauses that decided how long it took, from the first enqueue to the last end.
+
+        Each step says what it came after: its stream's task before, a busy engine, an event, or the host. Print it, or
+        read its steps and `by_kind`.
+        """
+        from .path import critical_path
+
+        return critical_path(self._take())
+
+    def gaps(self) -> Gaps:
+        """Give the times at which an engine stood still between two of its tasks, the longest first, and why."""
+        from .path import gaps
+
+        return gaps(self._take())
+
+    def compare(self, other: Timeline) -> Comparison:
+        """Put two runs side by side: this one is before, the other after. Print it, or read `speedup` and `rows()`."""
+        from .summary import Comparison, summarise
+
+        return Comparison(summarise(self._take()), summarise(other._take()))
+
+    def replay(self, soc: Soc | str | None = None, *, measured: bool = False, **changes: object) -> Timeline:
+        """Give the timeline of the same program on another Soc, or on its own with `changes`, without running it again.
+
+        `soc` is a `Soc` or a preset's name, for all devices; `changes` are fields as for `Soc.replace`, such as
+        ``copy_engines=2``. The tasks are modelled anew from what they have recorded (operations, bytes, blocks), and
+        the host enqueues each as long after what it had waited for as it did. With `measured` tasks take as long as
+        they took, and only the number of engines makes a difference. The result is in virtual time. A ValueError if
+        the Soc or a field is unknown, or lacks an engine.
+        """
+        from ..soc import find
+        from .replay import replay
+
+        table = self._take()
+        socs = [find(soc) if soc is not None else old for old in table.socs]
+        if changes:
+            socs = [each.replace(**changes) for each in socs]
+        replayed = replay(table, socs, measured=measured)
+        return Timeline(lambda: replayed)
 
     def save(self, path: str | PathLike[str], format: str | None = None) -> Path:
         """Write the timeline to a file, by its suffix or by `format`; give the path.

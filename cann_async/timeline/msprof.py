@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .intervals import Intervals
 from .msprof_tables import (
     APIS,
     NONE,
@@ -37,7 +38,7 @@ from .table import COMPUTES, MOVES
 from .tracks import launched, waits
 
 if TYPE_CHECKING:
-    from .table import Ints, Table
+    from .table import Table
 
 FOLDER = "mindstudio_profiler_output"
 OURS = re.compile(rf"PROF_000001_\d+_CANNASYNC(/{FOLDER}(/[a-z_]+_\d+\.(json|csv))?)?")
@@ -96,7 +97,7 @@ def _events(table: Table) -> Iterator[dict[str, object]]:
         yield from _layer(HARDWARE, device, ((stream, f"Stream {stream}") for stream in np.unique(mine).tolist()))
     yield from _hardware(table)
     for device in devices:
-        yield from _overlap(table.of_device(device), device)
+        yield from _overlap(table, device)
 
 
 def _layer(layer: tuple[str, str, int], device: int, threads: Iterable[tuple[int, str]]) -> Iterator[dict[str, object]]:
@@ -155,10 +156,13 @@ def _hardware(table: Table) -> Iterator[dict[str, object]]:
 
 def _overlap(table: Table, device: int) -> Iterator[dict[str, object]]:
     """Give when the device computed, when it copied, when it only copied, and when it did neither."""
-    computing, copying = (_union(table, engines) for engines in (COMPUTES, MOVES))
-    points = np.unique(np.concatenate((*computing, *copying, np.array(table.span_ns))))
-    busy, moving = (np.searchsorted(a, points, "right") > np.searchsorted(b, points, "right") for a, b in
-                    (computing, copying))  # fmt: skip
+    mine = table.device == device
+    works = [table.rows[mine & table.is_on(engines)] for engines in (COMPUTES, MOVES)]
+    found = [Intervals.union(rows[:, 4], rows[:, 5]) for rows in works]
+    points = np.unique(np.concatenate((*found[0], *found[1], table.span_ns)))
+    busy, moving = (
+        np.searchsorted(i.begins, points, "right") > np.searchsorted(i.ends, points, "right") for i in found
+    )
     rows = {
         "Computing": busy,
         "Communication": moving,
@@ -171,16 +175,6 @@ def _overlap(table: Table, device: int) -> Iterator[dict[str, object]]:
         edges = points[change].tolist()
         for begin, end in zip(edges[::2], edges[1::2], strict=True):
             yield _slice(name, _pid(OVERLAP, device), tid, begin, end, {})
-
-
-def _union(table: Table, engines: frozenset[str]) -> tuple[Ints, Ints]:
-    """Give the begins and the ends of the times at which any of these engines worked."""
-    mine = table.rows[table.is_on(engines) & (table.finished > table.started)]
-    begin, end = mine[:, 4], mine[:, 5]
-    order = np.argsort(begin, kind="stable")
-    begin, reach = begin[order], np.maximum.accumulate(end[order])
-    first = np.flatnonzero(np.append(True, begin[1:] > reach[:-1])[: len(begin)])
-    return begin[first], reach[np.append(first[1:], len(begin)) - 1] if len(begin) else begin
 
 
 def _slice(name: str, pid: int, tid: int, begin: int, end: int, args: dict[str, object]) -> dict[str, object]:

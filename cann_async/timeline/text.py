@@ -155,6 +155,22 @@ def duration(nanoseconds: int) -> str:
     return f"{value:.{digits}f} {unit}"
 
 
+def share(part: int, whole: int) -> str:
+    """Give a share in percent."""
+    return f"{100 * part / max(whole, 1):.0f}%"
+
+
+def columns(heads: Sequence[str], rows: Iterable[Sequence[object]], left: Sequence[int] = (0,)) -> str:
+    """Lay out a table; the columns named in `left` stand to the left, numbers to the right."""
+    lines = [[str(cell) for cell in row] for row in (heads, *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    laid = [
+        [cell.ljust(w) if n in left else cell.rjust(w) for n, (cell, w) in enumerate(zip(line, widths, strict=True))]
+        for line in lines
+    ]
+    return "\n".join("  ".join(line).rstrip() for line in laid)
+
+
 def kind_of(record: Record | WorkRow) -> str:
     """Say what kind of work it is: what looks alike in every picture."""
     if not record.engine:
