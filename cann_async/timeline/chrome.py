@@ -20,9 +20,10 @@ import numpy as np
 
 from .saved import KEY, encode
 from .table import WAITS
+from .tracks import annotated, bursts, depths, handovers, launched, memory, stream_label, us, waits
 
 if TYPE_CHECKING:
-    from .table import Ints, Table
+    from .table import Table
 
 LANES = 1000
 """Room for lane numbers between two engines' first tracks."""
@@ -64,24 +65,12 @@ def _write(table: Table, file: IO[bytes]) -> None:
     file.write(b"}}\n")
 
 
-def detail(tasks: int) -> int:
-    """Say how many arrows, and how many points of each kind of counter, a trace of so many tasks has at most."""
-    return max(200, tasks // 50)
-
-
-def us(nanoseconds: int) -> str:
-    """Write microseconds without losing a nanosecond, as short as can be."""
-    whole, rest = divmod(nanoseconds, 1000)
-    return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
-
-
 class _Trace:
     def __init__(self, table: Table) -> None:
         self._table = table
         self._start = table.start_ns
         self._order: dict[str, int] = {}
         self._tracks: dict[tuple[int, int], str] = {}
-        self._detail = detail(len(table))
 
     def events(self) -> Iterator[str]:
         """Give one JSON object after the other: slices by time and longer first, then arrows, counters, names."""
@@ -111,7 +100,7 @@ class _Trace:
                         self._tracks[pid, tid + lane] = f"{table.works[number].engine} {lane}"
                 if stream >= 0:
                     if (pid + 1, stream) not in self._tracks:
-                        self._tracks[pid + 1, stream] = self._stream_name(stream)
+                        self._tracks[pid + 1, stream] = stream_label(table, stream)
                     if tid >= 0:
                         more = f',"bytes":{nbytes}' if nbytes else ""
                     else:
@@ -139,10 +128,6 @@ class _Trace:
             more += f',"recorded_on":{int(table.stream[place])}'
         return more
 
-    def _stream_name(self, stream: int) -> str:
-        row = self._table.streams.get(stream)
-        return f"stream {stream}" + (f" ({row.name})" if row is not None and row.name else "")
-
     # -- the host -----------------------------------------------------------------------------------------------------
 
     def _host(self) -> Iterator[str]:
@@ -152,48 +137,18 @@ class _Trace:
             yield f'{{"ph":"X","pid":{HOST_PID},"tid":{tid},{times},{head}}}'
 
     def _bursts(self) -> Iterator[tuple[int, int, int, str]]:
-        """Give what the host enqueued between two waits as one slice each, so that arrows have where to come from."""
-        table = self._table
-        if not len(table):
-            return
-        self._tracks[HOST_PID, LAUNCHES] = "enqueues"
-        submitted = np.sort(table.submitted)
-        breaks = thinned(np.unique(table.hosts["ended_ns"]), self._detail)
-        firsts = np.unique(np.concatenate(([0], np.searchsorted(submitted, breaks))))
-        firsts = firsts[firsts < len(submitted)]
-        lasts = np.append(firsts[1:], len(submitted)) - 1
-        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-            head = f'"cat":"host","name":"enqueue","args":{{"tasks":{last - first + 1}}}'
-            yield int(submitted[first]), int(submitted[last]), LAUNCHES, head
+        for begin, end, tasks in bursts(self._table):
+            self._tracks[HOST_PID, LAUNCHES] = "enqueues"
+            yield begin, end, LAUNCHES, f'"cat":"host","name":"enqueue","args":{{"tasks":{tasks}}}'
 
     def _waits(self) -> Iterator[tuple[int, int, int, str]]:
-        """Give the times at which each thread waited; waits of one thread that overlap, as in a loop, are one slice."""
-        hosts = self._table.hosts
-        for thread in np.unique(hosts["thread"]).tolist():
+        for thread, begin, end, task, number in waits(self._table):
             self._tracks[HOST_PID, THREADS + thread] = f"thread {thread} waits"
-            mine = hosts[hosts["thread"] == thread]
-            reach = np.maximum.accumulate(mine["ended_ns"])
-            firsts = np.flatnonzero(np.append(True, mine["started_ns"][1:] >= reach[:-1]))
-            lasts = np.append(firsts[1:], len(mine)) - 1
-            longest = np.argsort(mine["started_ns"][firsts] - reach[lasts], kind="stable")[: self._detail]
-            for place in np.sort(longest).tolist():
-                first, last = int(firsts[place]), int(lasts[place])
-                args = f'"task":{int(mine["task"][last])},"waits":{last - first + 1}'
-                head = f'"cat":"host","name":"wait","args":{{{args}}}'
-                yield int(mine["started_ns"][first]), int(reach[last]), THREADS + thread, head
+            head = f'"cat":"host","name":"wait","args":{{"task":{task},"waits":{number}}}'
+            yield begin, end, THREADS + thread, head
 
     def _annotated(self) -> Iterator[tuple[int, int, int, str]]:
-        """Give the annotations; what overlaps without nesting, as coroutines do, goes to a track of its own."""
-        tracks: list[list[int]] = []
-        """Of each track the ends of what is still open."""
-        for span in self._table.spans:
-            for ends in tracks:
-                while ends and ends[-1] <= span.started_ns:
-                    ends.pop()
-            track = next((n for n, ends in enumerate(tracks) if not ends or span.ended_ns <= ends[-1]), len(tracks))
-            if track == len(tracks):
-                tracks.append([])
-            tracks[track].append(span.ended_ns)
+        for track, span in annotated(self._table):
             self._tracks[HOST_PID, SPANS + track] = "annotations"
             head = f'"cat":"annotation","name":{quoted(span.name)},"args":{{"thread":{span.thread}}}'
             yield span.started_ns, span.ended_ns, SPANS + track, head
@@ -202,40 +157,28 @@ class _Trace:
 
     def _arrows(self) -> Iterator[str]:
         table, start = self._table, self._start
-        on_engine = np.flatnonzero(table.engine >= 0)
-        for place in thinned(on_engine, self._detail).tolist():
+        for place in launched(table).tolist():
             task, _, lane, submitted, started, *_ = table.rows[place].tolist()
             _, pid, tid = self._head(int(table.work[place]))
             yield _arrow("s", "launch", task, HOST_PID, LAUNCHES, submitted - start)
             yield _arrow("f", "launch", task, pid, tid + lane, started - start)
-        waits = np.flatnonzero(table.target)
-        sources = table.index(table.target[waits])
-        for place, source in zip(waits.tolist(), sources.tolist(), strict=True):
-            if source >= 0 and table.stream[source] >= 0:
-                task, stream, other = int(table.id[place]), int(table.stream[place]), int(table.stream[source])
-                end = int(table.finished[place])
-                begin = min(int(table.finished[source]), end)
-                yield _arrow("s", "event", task, 2 * int(table.device[source]) + 2, other, begin - start)
-                yield _arrow("f", "event", task, 2 * int(table.device[place]) + 2, stream, end - start)
+        for place, source in handovers(table):
+            task, stream, other = int(table.id[place]), int(table.stream[place]), int(table.stream[source])
+            end = int(table.finished[place])
+            begin = min(int(table.finished[source]), end)
+            yield _arrow("s", "event", task, 2 * int(table.device[source]) + 2, other, begin - start)
+            yield _arrow("f", "event", task, 2 * int(table.device[place]) + 2, stream, end - start)
 
     def _queues(self) -> Iterator[str]:
-        table = self._table
-        streams = np.unique(table.stream[table.stream >= 0])
-        for stream in streams.tolist():
-            mine = table.rows[table.stream == stream]
-            enqueued, ended = np.sort(mine[:, 3]), np.sort(mine[:, 5])
-            most = max(2, self._detail // len(streams))
-            times = np.unique(np.concatenate((thinned(enqueued, most), thinned(ended, most))))
-            depths = np.searchsorted(enqueued, times, "right") - np.searchsorted(ended, times, "right")
-            pid = 2 * table.streams[stream].device + 2
-            name = quoted(f"queue of {self._stream_name(stream)}")
-            for time, depth in zip(times.tolist(), depths.tolist(), strict=True):
+        for stream, points in depths(self._table):
+            pid = 2 * self._table.streams[stream].device + 2
+            name = quoted(f"queue of {stream_label(self._table, stream)}")
+            for time, depth in points:
                 yield _counter(pid, name, time - self._start, f'"pending":{depth}')
 
     def _memory(self) -> Iterator[str]:
-        memory = self._table.memory
-        for device in np.unique(memory["device"]).tolist():
-            for time, _, used in thinned(memory[memory["device"] == device], self._detail).tolist():
+        for device, points in memory(self._table):
+            for time, used in points:
                 yield _counter(2 * device + 1, '"device memory"', time - self._start, f'"bytes":{used}')
 
     def _names(self) -> Iterator[str]:
@@ -247,13 +190,6 @@ class _Trace:
         for (pid, tid), name in sorted(self._tracks.items()):
             yield _meta("thread_name", pid, tid, f'"name":{quoted(name)}')
             yield _meta("thread_sort_index", pid, tid, f'"sort_index":{tid}')
-
-
-def thinned(values: Ints, most: int) -> Ints:
-    """Give at most so many of the values, evenly chosen, with the first and the last."""
-    if len(values) <= most:
-        return values
-    return values[np.linspace(0, len(values) - 1, most).astype(np.int64)]
 
 
 def _arrow(phase: str, name: str, number: int, pid: int, tid: int, time: int) -> str:

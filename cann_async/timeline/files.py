@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 WRITERS = {
     "chrome": ((".json", ".json.gz"), "chrome", "write_chrome"),
+    "perfetto": ((".pftrace",), "perfetto", "write_perfetto"),
+    "msprof": ((), "msprof", "write_msprof"),
+    "svg": ((".svg",), "svg", "write_svg"),
 }
 """By format: its suffixes, its module here, and the function in it."""
 

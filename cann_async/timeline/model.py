@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -184,7 +184,9 @@ class Timeline:
         """Write the timeline to a file, by its suffix or by `format`; give the path.
 
         ``.json`` and ``.json.gz`` ("chrome") are Chrome traces for Perfetto and chrome://tracing, which `load` reads.
-        Another suffix or format is a ValueError.
+        ``.pftrace`` ("perfetto") is Perfetto's own format, with tracks that nest; it needs cann-async[perfetto].
+        ``.svg`` ("svg") is the picture that a notebook shows. "msprof" makes a folder for MindStudio Insight.
+        Another suffix or format is a ValueError, and so is a folder that holds something else.
         """
         from .files import writer
 
@@ -201,6 +203,16 @@ class Timeline:
         print(*draw(records, columns, style=style), sep="\n")
         if records:
             print(legend(style, kinds(records)))
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str]:
+        """Give a notebook the picture, and a console the text."""
+        from .svg import svg
+
+        make = {"text/plain": lambda: repr(self), "image/svg+xml": lambda: svg(self._take())}
+        wanted = [kind for kind in make if kind in (include or make) and kind not in (exclude or ())]
+        return {kind: make[kind]() for kind in wanted}
 
     def __repr__(self) -> str:
         table = self._take()

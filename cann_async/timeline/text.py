@@ -10,13 +10,20 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
-from typing import TYPE_CHECKING, NamedTuple, Self, TextIO
+from typing import TYPE_CHECKING, NamedTuple, Self, TextIO, TypeVar
 
 if TYPE_CHECKING:
+    from .._machine.record import WorkRow
     from .model import Record
+
+T = TypeVar("T")
+StreamKey = tuple[int, int, str]
+"""A device, the stream's id, and what it is called."""
+LaneKey = tuple[int, str, int]
+"""A device, an engine, and the number of the lane."""
 
 LEAST_WIDTH = 24
 """A drawing with fewer columns than this says nothing."""
@@ -136,7 +143,7 @@ def legend(style: Style = PLAIN, kinds: Iterable[str] = ("copy in", "kernel", "c
 
 def kinds(records: Iterable[Record]) -> list[str]:
     """Name the kinds of work that a drawing of these records shows, in the order of a legend."""
-    present = {_kind(record) for record in records if record.duration_ns}
+    present = {kind_of(record) for record in records if record.duration_ns}
     return [kind for kind in COLOURS if kind in present]
 
 
@@ -164,7 +171,8 @@ def columns(heads: Sequence[str], rows: Iterable[Sequence[object]], left: Sequen
     return "\n".join("  ".join(line).rstrip() for line in laid)
 
 
-def _kind(record: Record) -> str:
+def kind_of(record: Record | WorkRow) -> str:
+    """Say what kind of work it is: what looks alike in every picture."""
     if not record.engine:
         return "wait"
     return {"h2d": "copy in", "d2h": "copy out", "d2d": "copy", "host": "copy"}.get(record.engine, "kernel")
@@ -176,25 +184,29 @@ def _span(records: Iterable[Record]) -> tuple[int, int]:
 
 
 def _rows(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Sort the records into rows by label: the streams first, then the lanes of the engines in the way of the data."""
-    streams: dict[tuple[int, int, str], list[Record]] = defaultdict(list)
-    lanes: dict[tuple[int, int, str, int], list[Record]] = defaultdict(list)
-    way = {"h2d": 0, "d2d": 2, "d2h": 3, "host": 4}
+    streams: dict[StreamKey, list[Record]] = defaultdict(list)
+    lanes: dict[LaneKey, list[Record]] = defaultdict(list)
     for record in records:
         if not record.duration_ns:
             continue
         if record.stream >= 0:
             streams[record.device, record.stream, record.stream_name or f"stream {record.stream}"].append(record)
         if record.engine:
-            lanes[record.device, way.get(record.engine, 1), record.engine, record.lane].append(record)
+            lanes[record.device, record.engine, record.lane].append(record)
+    return arrange(streams, lanes)
+
+
+def arrange(streams: Mapping[StreamKey, T], lanes: Mapping[LaneKey, T]) -> dict[str, T]:
+    """Put rows in order by label: the streams first, then the lanes of the engines in the way of the data."""
+    way = {"h2d": 0, "d2d": 2, "d2h": 3, "host": 4}
     many = len({key[0] for key in (*streams, *lanes)}) > 1
-    used = Counter(key[:3] for key in lanes)
-    rows: dict[str, list[Record]] = {}
+    used = Counter(key[:2] for key in lanes)
+    rows: dict[str, T] = {}
     for device, number, name in sorted(streams):
         label = f"npu:{device} " * many + name
         rows[label if label not in rows else f"{label} ({number})"] = streams[device, number, name]
-    for key in sorted(lanes):
-        rows[f"npu:{key[0]} " * many + (key[2] if used[key[:3]] == 1 else f"{key[2]} {key[3]}")] = lanes[key]
+    for key in sorted(lanes, key=lambda key: (key[0], way.get(key[1], 1), key)):
+        rows[f"npu:{key[0]} " * many + (key[1] if used[key[:2]] == 1 else f"{key[1]} {key[2]}")] = lanes[key]
     return rows
 
 
@@ -204,7 +216,7 @@ def _draw(rows: dict[str, list[Record]], width: int, start: int, end: int, label
     cells = width - label - len("  100%")
     lines = [" " * (label + 1) + line for line in _axis(cells, end - start, style)]
     for name, records in list(rows.items())[:MOST_ROWS]:
-        busy = sum(max(0, min(r.finished_ns, end) - max(r.started_ns, start)) for r in records if _kind(r) != "wait")
+        busy = sum(max(0, min(r.finished_ns, end) - max(r.started_ns, start)) for r in records if kind_of(r) != "wait")
         share = f"{min(100, busy * 100 // (end - start)):3d}%"
         lines.append(f"{name[:label]:{label}} {_bar(records, cells, start, end, style)} {share}")
     if len(rows) > MOST_ROWS:
@@ -212,18 +224,25 @@ def _draw(rows: dict[str, list[Record]], width: int, start: int, end: int, label
     return lines
 
 
-def _axis(cells: int, span: int, style: Style) -> list[str]:
-    """Give two lines: labels at round times, and their ticks."""
+def ticks(span: int, width: int, apart: int) -> list[tuple[int, str]]:
+    """Give round times from 0 to `span` with their labels, at least `apart` of `width` from each other."""
     step = next(
-        step for power in range(20) for step in (10**power, 2 * 10**power, 5 * 10**power) if step * cells >= 9 * span
+        step
+        for power in range(20)
+        for step in (10**power, 2 * 10**power, 5 * 10**power)
+        if step * width >= apart * span
     )
     scale, unit = next((pair for pair in UNITS if span >= 2 * pair[0]), UNITS[-1])
+    return [(time, f"{time / scale:g} {unit}" if time else "0") for time in range(0, span, step)]
+
+
+def _axis(cells: int, span: int, style: Style) -> list[str]:
+    """Give two lines: labels at round times, and their ticks."""
     tick, line = style.glyphs["tick"]
     numbers, ruler = "", [line] * cells
-    for time in range(0, span, step):
+    for time, text in ticks(span, cells, 9):
         column = time * cells // span
         ruler[column] = tick
-        text = f"{time / scale:g} {unit}" if time else "0"
         if column + len(text) <= cells:
             numbers = numbers.ljust(column) + text
     return [numbers, "".join(ruler)]
@@ -248,7 +267,7 @@ def _bar(records: Sequence[Record], cells: int, start: int, end: int, style: Sty
             most[number] = (part, cell)
     shown: list[tuple[str, int]] = []
     for cell, (total, (part, number)) in enumerate(zip(busy, best, strict=True)):
-        kind = _kind(records[number]) if number >= 0 else ""
+        kind = kind_of(records[number]) if number >= 0 else ""
         if kind and max(total, part) * 2 < span:
             kind = "little" if total and most[number][0] * 2 < span and most[number][1] == cell else ""
         shown.append((kind, number))
