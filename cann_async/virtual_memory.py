@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import operator
+import time
 import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -26,6 +27,17 @@ from .memory import Allocation, Buffer, _freed_like
 
 if TYPE_CHECKING:
     from .device import Device
+
+MOMENTS, MOMENT_S = 50, 0.0002
+
+
+def _is_let_go(reference: weakref.ref[Pages]) -> bool:
+    """Say whether nothing looks at the pages; a thread that has run the last task on them gets a moment to let go."""
+    for _ in range(MOMENTS):
+        if reference() is None:
+            return True
+        time.sleep(MOMENT_S)
+    return False
 
 
 def _check_size(nbytes: int, what: str) -> None:
@@ -125,9 +137,10 @@ class AddressRange:
         if start < 0 or start % GRANULARITY or start + memory.nbytes > self.nbytes:
             raise error(107000, f"{memory.nbytes} bytes at offset {start} do not fit into {self!r}")
         for place, (reference, nbytes) in list(self._placed.items()):
-            if reference() is None:
+            overlaps = start < place + nbytes and place < start + memory.nbytes
+            if reference() is None or (overlaps and place not in self._mapped and _is_let_go(reference)):
                 del self._placed[place]
-            elif start < place + nbytes and place < start + memory.nbytes:
+            elif overlaps:
                 state = "mapped" if place in self._mapped else "still used by queued work"
                 raise error(107000, f"what is at offset {place} of {self!r} is {state}", "Unmap it, and synchronize.")
         pages = Pages(reservation, start, taken)
