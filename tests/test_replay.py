@@ -62,7 +62,7 @@ def times(timeline: ca.Timeline) -> list[tuple[int, ...]]:
     return timeline.to_numpy().tolist()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.booleans())
 def test_a_replay_on_the_same_soc_is_the_run(seed, host_time):
     """Every task, to the nanosecond, and every wait of the host."""

@@ -77,7 +77,8 @@ class Machine:
             self.clock = WallClock(self) if clock == "wall" else PacedClock(self)
         self.now = self.clock.now
         self._timed = self.clock.timers
-        self.records = Records(keep=record)
+        ids = itertools.count(1)
+        self.records = Records(ids, keep=record)
         self.inbox: deque[Queue] = deque()
         self.arrivals: deque[Arrival] = deque()
         self.called: deque[Engine] = deque()
@@ -94,7 +95,7 @@ class Machine:
         self.threads: set[int] = set()
         self.waiting: dict[Awaiter | Sleeper, Item] = {}
         self.queues: dict[Queue, None] = {}
-        self.next_id = itertools.count(1).__next__
+        self.next_id = ids.__next__
         self.next_queue_id = itertools.count(0).__next__
         self.stopper = _Stopper(self)
         self.closed: Refusal | None = None

@@ -8,6 +8,7 @@ device memory was in use.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from threading import get_ident
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 COLUMNS = ("id", "work", "lane", "submitted_ns", "started_ns", "finished_ns", "nbytes", "cost")
 """Of a wait, `nbytes` holds the id of the task that was waited for. `work` also holds the stream, see
 `SHIFT`; for `cost` see `Item`."""
-HOST_COLUMNS = ("task", "started_ns", "ended_ns", "thread")
-"""One wait of a host: the id of the task it waited for (of a timer: none has this id), and the thread it ran on."""
+HOST_COLUMNS = ("task", "started_ns", "ended_ns", "thread", "following")
+"""One wait of a host: the id of the task it waited for (of a timer: none has this id), the thread it ran on, and, if
+it took no time, the next task's id: what has a smaller one was enqueued before."""
 FEED_COLUMNS = ("stream", "task", "thread")
 """From this task on the stream's tasks were enqueued by that thread."""
 MEMORY_COLUMNS = ("time_ns", "device", "used")
@@ -29,7 +31,7 @@ SHIFT = 32
 """The column `work` is the number in `works`, and above so many bits the stream's id plus one."""
 PAGEABLE = "pageable"
 """The label of a queued copy from or to host memory that is not pinned."""
-WAITED = struct.Struct("4q").pack
+WAITED = struct.Struct("5q").pack
 USED = struct.Struct("3q").pack
 
 
@@ -68,7 +70,8 @@ class SpanRow(NamedTuple):
 class Records:
     """The rows of one machine, in the order in which the tasks ended."""
 
-    def __init__(self, *, keep: bool) -> None:
+    def __init__(self, ids: itertools.count[int], *, keep: bool) -> None:
+        self._ids = ids
         self.rows = bytearray()
         self.hosts = bytearray()
         self.memory = bytearray()
@@ -98,7 +101,8 @@ class Records:
     def host_waited(self, task: int, started: int, ended: int) -> None:
         """Write down that a host on this thread has waited for a task, or slept."""
         if self._keep:
-            self.hosts += WAITED(task, started, ended, get_ident())
+            following = int(repr(self._ids)[6:-1]) if started == ended else 0  # it says "count(7)"
+            self.hosts += WAITED(task, started, ended, get_ident(), following)
 
     def fed(self, stream: int, task: int) -> None:
         """Write down that this thread enqueues on a stream on which another one did before."""

@@ -11,20 +11,20 @@ from collections.abc import Iterable
 import numpy as np
 
 from .._machine.record import SHIFT, StreamRow, WorkRow
-from .table import COMPUTES, Ints, Table
+from .table import COMPUTES, Codes, Ints, Table
 
 ROOM = 4
 """Ids are spread so far apart that waits fit in between."""
 
 
-def restreamed(table: Table, streams: Ints, rows: dict[int, StreamRow], waits: Iterable[tuple[int, int]]) -> Table:
+def restreamed(table: Table, streams: Codes, rows: dict[int, StreamRow], waits: Iterable[tuple[int, int]]) -> Table:
     """Put each task into another stream, and have tasks wait for others: pairs of places, the second one earlier.
 
     `rows` describes the streams that are new. Nobody waits for more than three others.
     """
     changed = table.rows.copy()
     changed[:, 0] *= ROOM
-    changed[:, 1] = table.work | (streams + 1) << SHIFT
+    changed[:, 1] = table.work | (streams.astype(np.int64) + 1) << SHIFT
     changed[:, 6] *= np.where(table.target > 0, ROOM, 1)
     works, numbers = list(table.works), {work: number for number, work in enumerate(table.works)}
     added: list[Ints] = []
@@ -44,6 +44,7 @@ def restreamed(table: Table, streams: Ints, rows: dict[int, StreamRow], waits: I
     whole = np.concatenate((changed, np.array(added, np.int64).reshape(-1, changed.shape[1])))
     hosts, feeds = table.hosts.copy(), table.feeds.copy()
     hosts["task"] *= ROOM
+    hosts["following"] = np.maximum(hosts["following"] * ROOM - (ROOM - 1), 0)  # before the waits that are put in
     feeds["task"] *= ROOM
     return dataclasses.replace(
         table,

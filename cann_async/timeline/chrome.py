@@ -85,7 +85,7 @@ class _Trace:
         table, start = self._table, self._start
         heads = [self._head(number) for number in range(len(table.works))]
         ends = [f'"name":{quoted(w.name)},"args":{{"cores":{w.cores},"stream":' for w in table.works]
-        order = np.lexsort((table.id, table.started - table.finished, table.started))
+        order = table.by_start()
         for first in range(0, len(order), CHUNK):
             part = order[first : first + CHUNK]
             rows = table.rows[part].tolist()

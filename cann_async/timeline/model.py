@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .path import CriticalPath, Gaps
     from .summary import Comparison, Summary
 
+FIELDS = {"waits": ["task", "started_ns", "ended_ns", "thread"], "memory": ["time_ns", "device", "used"]}
 TASK_FIELDS = ("id", "stream", "lane", "submitted_ns", "started_ns", "finished_ns", "nbytes")
 
 
@@ -115,7 +116,7 @@ class Timeline:
         kinds = {"waits": table.hosts, "memory": table.memory}
         if what not in kinds:
             raise ValueError(f"there are 'tasks', 'waits' and 'memory', not {what!r}")
-        return kinds[what]
+        return kinds[what][FIELDS[what]]
 
     def summary(self) -> Summary:
         """Sum it up per engine, stream and kind of work, with the four overlap figures of MindStudio Insight.

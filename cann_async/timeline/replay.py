@@ -21,7 +21,7 @@ from .._machine.queue import Queue
 from .._machine.record import StreamRow, WorkRow
 from .._machine.task import DONE, Call, Item, Work
 from .._machine.waits import Waiting
-from .table import COMPUTES, HOST, Ints, Live, Table
+from .table import COMPUTES, Ints, Live, Table
 
 if TYPE_CHECKING:
     from ..soc import Soc
@@ -153,8 +153,7 @@ class _Replay:
         machine.close("the replay has ended")
         if len(found) != len(self._table):
             raise ValueError(f"this program cannot be replayed: {len(found)} of {len(self._table)} tasks would end")
-        hosts = np.zeros(len(self._hosts), HOST)
-        hosts["task"], hosts["thread"] = self._hosts["task"], self._hosts["thread"]
+        hosts = self._hosts.copy()
         hosts["started_ns"], hosts["ended_ns"] = self._begun, self._over
         return dataclasses.replace(found, hosts=hosts[np.argsort(hosts["started_ns"], kind="stable")])
 
@@ -163,7 +162,7 @@ class _Replay:
     def _what_follows(self) -> dict[int, list[tuple[int, int, int]]]:
         """Give, for each wait of the host (-1: the beginning), what it did next: after how long, what, which one."""
         table, hosts = self._table, self._hosts
-        ended, tasks = hosts["ended_ns"].tolist(), hosts["task"].tolist()
+        ended = hosts["ended_ns"].tolist()
         after: dict[int, list[tuple[int, int, int]]] = {}
 
         def follows(gate: int, at: int, what: int, place: int) -> None:
@@ -172,9 +171,10 @@ class _Replay:
             calls.append((later + self._call_ns * (len(calls) + 1), what, place))
 
         gates = np.searchsorted(hosts["ended_ns"], table.submitted, "right") - 1
+        following = np.where(hosts["following"] > 0, hosts["following"], hosts["task"] + 1).tolist()
         for place, (last, task) in enumerate(zip(gates.tolist(), table.id.tolist(), strict=True)):
-            # a wait of the same instant may be for what was only enqueued then
-            gate = next((wait for wait in range(last, -1, -1) if tasks[wait] < task), -1)
+            # a wait of the same instant may have come after what was enqueued then
+            gate = next((wait for wait in range(last, -1, -1) if following[wait] <= task), -1)
             follows(gate, int(table.submitted[place]), SUBMIT, place)
         gates = np.minimum(np.searchsorted(hosts["ended_ns"], hosts["started_ns"], "right"), np.arange(len(hosts))) - 1
         for wait, gate in enumerate(gates.tolist()):

@@ -20,13 +20,11 @@ import numpy.typing as npt
 
 from .._machine.record import COLUMNS, FEED_COLUMNS, HOST_COLUMNS, MEMORY_COLUMNS, SpanRow, StreamRow, WorkRow
 from ..soc import Soc
-from .table import FEED, HOST, MEMORY, Ints, Table
+from .table import CHUNK, FEED, HOST, MEMORY, Ints, Table
 
 VERSION = 1
 KEY = '"cann_async":'
 """What stands in front of the table in a trace; nothing else in the file may look like it."""
-CHUNK = 1 << 15
-"""Rows that are packed together: 2 MiB of them."""
 
 
 def encode(table: Table) -> Iterator[str]:
@@ -96,4 +94,4 @@ def _unpacked(texts: list[str], columns: int) -> Ints:
         planes = np.frombuffer(zlib.decompress(base64.b64decode(text, validate=True)), np.uint8).reshape(8, -1)
         steps = np.ascontiguousarray(planes.T).view("<i8").reshape(columns, -1)
         parts.append(np.cumsum(steps.T, axis=0, dtype=np.int64))
-    return np.ascontiguousarray(np.concatenate(parts))
+    return np.concatenate(parts)

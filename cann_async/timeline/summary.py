@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .intervals import Intervals
-from .table import COMPUTES, MOVES, Table
+from .table import COMPUTES, MOVES, Codes, Table
 from .text import columns, duration, share
 
 
@@ -167,7 +167,7 @@ def summarise(table: Table) -> Summary:
     )
 
 
-def _groups(codes: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+def _groups(codes: Codes) -> Iterator[npt.NDArray[np.int64]]:
     """Give the places of the tasks of each code from 0 on, in the order of the codes."""
     order = np.argsort(codes, kind="stable")
     _, firsts = np.unique(codes[order], return_index=True)
@@ -176,7 +176,7 @@ def _groups(codes: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
             yield group
 
 
-def _work_codes(table: Table) -> npt.NDArray[np.int64]:
+def _work_codes(table: Table) -> Codes:
     keys = sorted({(work.engine, work.name) for work in table.works if work.engine})
     codes = {key: code for code, key in enumerate(keys)}
     return table.of_works([codes.get((work.engine, work.name), -1) for work in table.works])

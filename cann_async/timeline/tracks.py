@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from .table import TARGETS
+
 if TYPE_CHECKING:
     from .._machine.record import SpanRow
     from .table import Ints, Table
@@ -103,13 +105,13 @@ def annotated(table: Table) -> Iterator[tuple[int, SpanRow]]:
 
 def launched(table: Table) -> Ints:
     """Give the places of tasks on engines that get an arrow from their launch."""
-    return thinned(np.flatnonzero(table.of_works([bool(work.engine) for work in table.works])), detail(len(table)))
+    return thinned(np.flatnonzero(table.engine >= 0), detail(len(table)))
 
 
 def handovers(table: Table) -> Iterator[tuple[int, int]]:
     """Give the places of each wait and of what it has waited for, if that is on a stream."""
-    found = np.flatnonzero(table.target)
-    for place, source in zip(found.tolist(), table.index(table.target[found]).tolist(), strict=True):
+    found = np.flatnonzero(table.is_named(TARGETS))
+    for place, source in zip(found.tolist(), table.index(table.rows[found, 6]).tolist(), strict=True):
         if source >= 0 and table.stream[source] >= 0:
             yield place, source
 
@@ -119,8 +121,10 @@ def depths(table: Table) -> Iterator[tuple[int, Iterator[tuple[int, int]]]]:
     streams = np.unique(table.stream[table.stream >= 0])
     most = max(2, detail(len(table)) // max(1, len(streams)))
     for stream in streams.tolist():
-        mine = table.rows[table.stream == stream]
-        enqueued, ended = np.sort(mine[:, 3]), np.sort(mine[:, 5])
+        mine = table.stream == stream
+        enqueued, ended = table.submitted[mine], table.finished[mine]
+        enqueued.sort()
+        ended.sort()
         times = np.unique(np.concatenate((thinned(enqueued, most), thinned(ended, most))))
         pending = np.searchsorted(enqueued, times, "right") - np.searchsorted(ended, times, "right")
         yield stream, zip(times.tolist(), pending.tolist(), strict=True)
