@@ -1,0 +1,421 @@
+// Step 3: draw what the state says, at most once a frame. A slice that is wide enough is a box with its name. Where
+// slices are narrower than a pixel, each pixel column is filled as high as the row was busy in it, kind by kind: a row
+// that is zoomed out is a chart of how busy it was, and costs the same for a hundred slices as for a million.
+
+const GUTTER = 176;
+const AXIS = 34;
+const NARROW = 1.5;
+const canvas = document.getElementById("canvas");
+const pen = canvas.getContext("2d", { alpha: false });
+const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
+const widths = new Map(); // of texts in the font of labels
+
+/** What is looked at, and what the user has chosen. Times are nanoseconds since the start. */
+const state = {
+  view: "streams", start: 0, end: 1, top: 0, rows: [], rowOf: new Map(), closed: new Set(),
+  selected: -1, hovered: -1, pointer: null, query: "", matches: [], match: -1, total: 0, measured: null, frames: 0, width: 0, height: 0,
+};
+const whole = { start: 0, end: 1 };
+let theme = {};
+let wanted = false;
+
+function redraw() {
+  if (!wanted) requestAnimationFrame(draw);
+  wanted = true;
+}
+
+const scale = () => (state.width - GUTTER) / (state.end - state.start);
+const xOf = (time) => GUTTER + (time - state.start) * scale();
+const timeAt = (x) => state.start + (x - GUTTER) / scale();
+
+function draw() {
+  wanted = false;
+  state.frames++;
+  pen.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+  pen.fillStyle = theme.paper;
+  pen.fillRect(0, 0, state.width, state.height);
+  const ticks = axisTicks();
+  clipped(0, AXIS, state.width, state.height - AXIS, () => {
+    drawGrid(ticks);
+    drawRows();
+    clipped(GUTTER, AXIS, state.width, state.height, () => {
+      drawArrows();
+      drawMeasured();
+    });
+    drawScrollbar();
+  });
+  drawAxis(ticks);
+}
+
+function clipped(x, y, width, height, paint) {
+  pen.save();
+  pen.beginPath();
+  pen.rect(x, y, width, height);
+  pen.clip();
+  paint();
+  pen.restore();
+}
+
+// -- the axis ---------------------------------------------------------------------------------------------------------
+
+/** Round times at least 110 pixels apart, and the unit in which they are short. */
+function axisTicks() {
+  const least = 120 / scale();
+  let step = 10 ** Math.ceil(Math.log10(least));
+  if (step / 5 >= least) step /= 5;
+  else if (step / 2 >= least) step /= 2;
+  step = Math.max(1, Math.round(step));
+  const times = [];
+  for (let time = Math.ceil(state.start / step) * step; time <= state.end; time += step) times.push(time);
+  const most = Math.max(Math.abs(state.end), step);
+  const [unit, name] = UNITS.find(([unit]) => unit <= step * 100 && unit <= most) ?? UNITS[3];
+  const digits = Math.max(0, Math.ceil(Math.log10(unit / step) - 1e-9));
+  return { times, step, text: (time) => (time ? `${grouped_number((time / unit).toFixed(digits))} ${name}` : "0") };
+}
+
+function grouped_number(text) {
+  const [whole, rest] = text.split(".");
+  return grouped(whole) + (rest ? `.${rest}` : "");
+}
+
+function drawGrid({ times }) {
+  pen.fillStyle = theme.grid;
+  for (const time of times) pen.fillRect(Math.round(xOf(time)), AXIS, 1, state.height);
+}
+
+function drawAxis({ times, text }) {
+  pen.fillStyle = theme.paper;
+  pen.fillRect(0, 0, state.width, AXIS);
+  pen.fillStyle = theme.line;
+  pen.fillRect(0, AXIS - 1, state.width, 1);
+  clipped(GUTTER, 0, state.width, AXIS, () => {
+    for (const time of times) {
+      const x = Math.round(xOf(time));
+      pen.fillStyle = theme.faint;
+      pen.fillRect(x, AXIS - 6, 1, 5);
+      write(text(time), x + 5, 15, theme.soft, 12);
+    }
+  });
+  write("time since the start", 20, 15, theme.faint, 12);
+}
+
+// -- rows -------------------------------------------------------------------------------------------------------------
+
+function drawRows() {
+  let y = AXIS - state.top;
+  for (const row of shownRows()) {
+    row.y = y;
+    if (y + row.height > AXIS && y < state.height) drawRow(row, y);
+    y += row.height;
+  }
+  pen.fillStyle = theme.line;
+  pen.fillRect(GUTTER - 1, AXIS, 1, state.height);
+}
+
+/** The rows without those of groups that are closed. */
+function shownRows() {
+  return state.rows.filter((row) => row.type === "group" || !state.closed.has(row.device));
+}
+
+function drawRow(row, y) {
+  if (row.type === "group") drawGroup(row, y);
+  else {
+    clipped(GUTTER, y, state.width - GUTTER, row.height, () => (row.type === "chart" ? drawChart(row, y) : drawLane(row, y)));
+    const middle = y + row.height / 2;
+    if (row.type === "chart") {
+      write(row.label, 34, middle - 7, theme.soft, 12);
+      write(`at most ${row.text(row.series.peak)}`, 34, middle + 8, theme.faint, 11, GUTTER - 46);
+    } else {
+      write(row.label, 34, middle, theme.ink, 12, 90);
+      const used = 34 + textWidth(row.label, 12) + 8;
+      write(row.note, used, middle, theme.faint, 12, GUTTER - used - 8);
+    }
+  }
+}
+
+function drawGroup(row, y) {
+  const middle = y + row.height / 2 + 2;
+  pen.fillStyle = theme.plane;
+  pen.fillRect(0, y + 8, state.width, row.height - 12);
+  write(state.closed.has(row.device) ? "▸" : "▾", 16, middle, theme.soft, 11);
+  write(row.label, 34, middle, theme.ink, 12, 100, 650);
+  write(row.note, 34 + textWidth(row.label, 12, 650) + 10, middle, theme.soft, 12);
+}
+
+function drawLane(row, y) {
+  const boxes = { top: y + 3, height: row.height - 6, fills: new Map(), labels: [] };
+  const searching = state.query !== "";
+  pen.globalAlpha = searching ? 0.16 : 1;
+  drawSlices(row.lane, boxes);
+  pen.globalAlpha = 1;
+  if (searching) drawSlices(row.found ??= makeLane(row.lane.slices.filter((slice) => state.isMatch(slice))), boxes);
+  drawMarks(row, y);
+  for (const slice of new Set([state.hovered, state.selected])) {
+    if (slice >= 0 && state.rowOf.get(slice) === row) drawFrame(slice, boxes);
+  }
+}
+
+function drawSlices(lane, boxes) {
+  const { started, finished } = lane;
+  let place = search(finished, state.start, true);
+  const labels = [];
+  while (place < started.length && started[place] < state.end) {
+    const left = xOf(started[place]);
+    const right = xOf(finished[place]);
+    if (right - left >= NARROW) {
+      addBox(lane.slices[place], Math.max(left, GUTTER - 9), Math.min(right, state.width + 9), boxes, labels);
+      place++;
+    } else {
+      place = addColumn(lane, place, Math.max(GUTTER, Math.floor(left)), boxes);
+    }
+  }
+  flush(boxes);
+  for (const [slice, left, width] of labels) {
+    const kind = slices.kind[slice];
+    const colour = kind === KIND.wait ? theme.soft : kind === KIND.span ? theme.ink : KINDS[kind].ink;
+    write(labelOf(slice), left + 6, boxes.top + boxes.height / 2, colour, 11.5, width - 11);
+  }
+}
+
+function addBox(slice, left, right, boxes, labels) {
+  const width = right - left;
+  const gap = width > 4 ? 1 : 0; // so that neighbours of one kind are two
+  const kind = slices.kind[slice];
+  fills(boxes, kind).push(left, boxes.top, width - gap, boxes.height);
+  const first = Math.max(left, GUTTER);
+  if (right - first > 30) labels.push([slice, first, right - first]);
+}
+
+/** Fill one pixel column as high as each kind was busy in it; give the first slice that starts after it. */
+function addColumn(lane, place, x, boxes) {
+  const end = timeAt(x + 1);
+  let base = boxes.top + boxes.height;
+  for (const kind of lane.sums.keys()) {
+    const share = Math.min(1, (busyBetween(lane, kind, timeAt(x), end)) * scale());
+    if (share <= 0 && lane.sums.size > 1) continue;
+    const height = Math.max(2, Math.round(share * boxes.height));
+    base -= height;
+    if (base < boxes.top - 2) break;
+    extend(fills(boxes, kind), x, Math.max(base, boxes.top), height);
+  }
+  return Math.max(place + 1, search(lane.started, end, false, place));
+}
+
+/** Add a column to the box on its left if they are of one height: that leaves few boxes to draw. */
+function extend(list, x, y, height) {
+  const last = list.length - 4;
+  if (last >= 0 && list[last] + list[last + 2] === x && list[last + 1] === y && list[last + 3] === height) list[last + 2]++;
+  else list.push(x, y, 1, height);
+}
+
+function fills(boxes, kind) {
+  if (!boxes.fills.has(kind)) boxes.fills.set(kind, []);
+  return boxes.fills.get(kind);
+}
+
+/** Draw the boxes kind by kind: changing colours is what costs. */
+function flush(boxes) {
+  for (const [kind, list] of boxes.fills) {
+    pen.fillStyle = kind === KIND.wait ? theme.waiting : kind === KIND.span ? theme.note : KINDS[kind].colour;
+    pen.beginPath();
+    for (let i = 0; i < list.length; i += 4) {
+      if (list[i + 2] > 6) pen.roundRect(list[i], list[i + 1], list[i + 2], list[i + 3], 3);
+      else pen.fillRect(list[i], list[i + 1], list[i + 2], list[i + 3]);
+    }
+    pen.fill();
+  }
+  boxes.fills.clear();
+}
+
+/** Draw what took no time as ticks; where there would be one in every other pixel they say nothing. */
+function drawMarks(row, y) {
+  const { started, slices: which } = row.marks;
+  const first = search(started, state.start);
+  const end = search(started, state.end, true);
+  if (end - first > state.width / 6) return;
+  const foot = y + row.height - 2;
+  for (let place = first; place < end; place++) {
+    const x = xOf(started[place]);
+    const chosen = which[place] === state.selected || which[place] === state.hovered;
+    const dim = state.query !== "" && !state.isMatch(which[place]);
+    pen.fillStyle = chosen ? theme.accent : theme.ink;
+    pen.globalAlpha = dim ? 0.16 : 1;
+    pen.beginPath();
+    pen.moveTo(x, foot - (chosen ? 12 : 8));
+    pen.lineTo(x + (chosen ? 6 : 4), foot);
+    pen.lineTo(x - (chosen ? 6 : 4), foot);
+    pen.fill();
+    pen.strokeStyle = theme.paper;
+    pen.lineWidth = 1;
+    pen.stroke();
+  }
+  pen.globalAlpha = 1;
+}
+
+function drawFrame(slice, boxes) {
+  if (slices.started[slice] === slices.finished[slice] && slices.kind[slice] >= KIND.wait) return;
+  const left = Math.max(xOf(slices.started[slice]), GUTTER - 9);
+  const right = Math.min(xOf(slices.finished[slice]), state.width + 9);
+  pen.strokeStyle = slice === state.selected ? theme.accent : theme.ink;
+  pen.lineWidth = slice === state.selected ? 2.5 : 1.5;
+  pen.beginPath();
+  pen.roundRect(left - 0.5, boxes.top - 0.5, Math.max(2, right - left), boxes.height + 1, 3);
+  pen.stroke();
+}
+
+/** Draw steps over time, of each pixel the highest. */
+function drawChart(row, y) {
+  const { times, values, peak } = row.series;
+  const foot = y + row.height - 5;
+  const unit = (row.height - 12) / Math.max(1, peak);
+  let place = search(times, state.start, true) - 1;
+  let value = place >= 0 ? values[place] : 0;
+  let x = GUTTER;
+  pen.beginPath();
+  pen.moveTo(x, foot);
+  pen.lineTo(x, foot - value * unit);
+  for (place++; place < times.length && times[place] <= state.end; place++) {
+    const column = Math.max(GUTTER, Math.floor(xOf(times[place])));
+    let high = values[place];
+    const end = timeAt(column + 1);
+    while (place + 1 < times.length && times[place + 1] < end) high = Math.max(high, values[++place]);
+    pen.lineTo(column, foot - value * unit);
+    pen.lineTo(column, foot - high * unit);
+    if (high !== values[place]) {
+      pen.lineTo(column + 1, foot - high * unit);
+      pen.lineTo(column + 1, foot - values[place] * unit);
+    }
+    value = values[place];
+    x = column;
+  }
+  const end = times.length && place >= times.length ? Math.max(x, xOf(Math.max(whole.end, times.at(-1)))) : state.width;
+  pen.lineTo(end, foot - value * unit);
+  pen.lineTo(end, foot);
+  pen.closePath();
+  pen.fillStyle = theme.band;
+  pen.fill();
+  pen.strokeStyle = theme.accent;
+  pen.lineWidth = 1;
+  pen.stroke();
+}
+
+function drawScrollbar() {
+  const all = contentHeight();
+  const room = state.height - AXIS;
+  if (all <= room) return;
+  pen.fillStyle = theme.faint;
+  pen.globalAlpha = 0.5;
+  pen.beginPath();
+  pen.roundRect(state.width - 8, AXIS + 2 + (state.top / all) * (room - 4), 5, Math.max(20, (room / all) * (room - 4)), 2.5);
+  pen.fill();
+  pen.globalAlpha = 1;
+}
+
+const contentHeight = () => shownRows().reduce((sum, row) => sum + row.height, 0) + 12;
+
+// -- what the user has chosen -----------------------------------------------------------------------------------------
+
+function drawArrows() {
+  if (state.selected < 0) return;
+  const target = targetOf(state.selected);
+  if (target >= 0) drawArrow(target, state.selected);
+  for (const waiter of (waiters.get(state.selected) ?? []).slice(0, 50)) drawArrow(state.selected, waiter);
+}
+
+/** An arrow from the end of a task to the end of the wait for it. */
+function drawArrow(from, to) {
+  const [a, b] = [state.rowOf.get(from), state.rowOf.get(to)];
+  if (!a || !b || a.y === undefined || b.y === undefined) return;
+  const [x, y] = [xOf(slices.finished[from]), a.y + a.height / 2];
+  const [tipX, tipY] = [xOf(slices.finished[to]), b.y + b.height / 2];
+  const bend = Math.max(18, Math.min(60, Math.abs(tipX - x) / 2));
+  const head = new Path2D();
+  head.moveTo(tipX, tipY);
+  head.lineTo(tipX - 8, tipY - 4.5);
+  head.lineTo(tipX - 8, tipY + 4.5);
+  const curve = new Path2D();
+  curve.moveTo(x, y);
+  curve.bezierCurveTo(x + bend, y, tipX - 8 - bend, tipY, tipX - 7, tipY);
+  for (const [colour, width] of [[theme.paper, 5], [theme.accent, 2]]) {
+    pen.strokeStyle = colour;
+    pen.lineWidth = width;
+    pen.stroke(curve);
+  }
+  pen.fillStyle = theme.accent;
+  pen.fill(head);
+}
+
+function drawMeasured() {
+  if (!state.measured) return;
+  const { start, end } = state.measured;
+  const [left, right] = [xOf(start), xOf(end)];
+  pen.fillStyle = theme.band;
+  pen.fillRect(left, AXIS, right - left, state.height);
+  pen.fillStyle = theme.accent;
+  pen.fillRect(Math.round(left), AXIS, 1, state.height);
+  pen.fillRect(Math.round(right), AXIS, 1, state.height);
+  const text = short(end - start);
+  const width = textWidth(text, 12, 650) + 16;
+  const x = Math.max(GUTTER + 4, Math.min(state.width - width - 12, (left + right - width) / 2));
+  pen.beginPath();
+  pen.roundRect(x, AXIS + 7, width, 22, 11);
+  pen.fill();
+  write(text, x + 8, AXIS + 18, theme.paper, 12, Infinity, 650);
+}
+
+// -- text -------------------------------------------------------------------------------------------------------------
+
+function textWidth(text, points, weight = 400) {
+  const key = `${weight} ${points} ${text}`;
+  if (!widths.has(key)) {
+    pen.font = `${weight} ${points}px ${FONT}`;
+    widths.set(key, pen.measureText(text).width);
+  }
+  return widths.get(key);
+}
+
+/** Write a text, shortened to the room there is; nothing if that is too little. */
+function write(text, x, y, colour, points, room = Infinity, weight = 400) {
+  const wide = textWidth(text, points, weight);
+  let shown = text;
+  if (wide > room) {
+    const letters = [...text];
+    shown = `${letters.slice(0, Math.floor((room / wide) * letters.length) - 1).join("")}…`;
+    if (shown.length < 3) return;
+  }
+  pen.font = `${weight} ${points}px ${FONT}`;
+  pen.textBaseline = "middle";
+  pen.fillStyle = colour;
+  pen.fillText(shown, x, y + 0.5);
+}
+
+/** Take the colours of the style sheet, which follow the system's theme. */
+function readTheme() {
+  const style = getComputedStyle(document.documentElement);
+  const names = ["paper", "plane", "ink", "soft", "faint", "line", "grid", "accent", "hatch", "hatched", "band", "note"];
+  theme = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+  theme.waiting = hatching();
+  for (const kind of KINDS) if (kind.colour) kind.ink = luminance(kind.colour) > 0.2 ? "#10151d" : "#ffffff";
+}
+
+function hatching() {
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = 8;
+  const brush = tile.getContext("2d");
+  brush.fillStyle = theme.hatched;
+  brush.fillRect(0, 0, 8, 8);
+  brush.strokeStyle = theme.hatch;
+  brush.globalAlpha = 0.55;
+  brush.beginPath();
+  for (const shift of [-8, 0, 8]) {
+    brush.moveTo(shift - 1, 9);
+    brush.lineTo(shift + 9, -1);
+  }
+  brush.stroke();
+  return pen.createPattern(tile, "repeat");
+}
+
+function luminance(colour) {
+  const parts = [1, 3, 5].map((at) => (parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2);
+  return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+}
