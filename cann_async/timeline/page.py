@@ -1,7 +1,7 @@
 """Write one page to look at a timeline in a browser, offline: its style, its script and its data are all in it.
 
 The parts stand in the folder `html`, and `write_page` only puts them together: the script has its own steps, from
-`data.js` (decode) over `rows.js` and `paint.js` (draw) to `panel.js` and `input.js` (react). Times count from the
+`data.js` (decode) over `rows.js` and `paint.js` (draw) to `view.js` and `input.js` (react). Times count from the
 runtime's start, so a script's numbers, which are 64-bit floats, keep every nanosecond for a hundred days.
 """
 
@@ -20,7 +20,7 @@ from .saved import packed
 if TYPE_CHECKING:
     from .table import Ints, Table
 
-SCRIPTS = ("data.js", "rows.js", "paint.js", "panel.js", "input.js")
+SCRIPTS = ("data.js", "rows.js", "ink.js", "paint.js", "panel.js", "view.js", "input.js")
 """In the order in which they build on one another; together they are one script."""
 TASKS = ("id", "work", "stream", "lane", "submitted", "started", "finished", "bytes")
 """The columns of the tasks in the page."""

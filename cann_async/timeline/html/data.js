@@ -104,14 +104,20 @@ function nameOf(slice) {
   return isHost(slice) ? "host waits" : raw.spans[slice - slices.tasks - slices.hosts][0];
 }
 
-/** What is written on a slice: of a wait also what it waited for. */
-function labelOf(slice) {
-  const target = isHost(slice) ? taskById(hosts.task[slice - slices.tasks]) : targetOf(slice);
-  const waits = slices.kind[slice] === KIND.wait;
-  if (!waits) return nameOf(slice);
-  const event = isTask(slice) ? work(slice).label : null;
-  const what = event ?? (target >= 0 ? work(target).name : "");
-  return (isHost(slice) ? "waits" : nameOf(slice)) + (what ? ` for ${what}` : "");
+/** What is written on a slice, long and short: of a wait that is what it waited for. */
+function labelsOf(slice) {
+  const name = isHost(slice) ? "waits" : nameOf(slice);
+  if (slices.kind[slice] !== KIND.wait) return [name, name];
+  const target = waitedFor(slice);
+  const what = (isTask(slice) ? work(slice).label : null) ?? (target >= 0 ? whatIs(target) : null);
+  return what === null ? [name, name] : [`${name} for ${what}`, what];
+}
+
+/** A task as what others wait for: a record without a name stands for its stream. */
+function whatIs(task) {
+  const { name, label } = work(task);
+  if (label) return label;
+  return slices.kind[task] === KIND.mark && tasks.stream[task] >= 0 ? streamName(tasks.stream[task]) : name;
 }
 
 function streamName(stream) {
@@ -143,6 +149,9 @@ function targetOf(slice) {
   if (!isTask(slice) || slices.kind[slice] !== KIND.wait || !tasks.bytes[slice]) return -1;
   return work(slice).name === "wait value" ? -1 : taskById(tasks.bytes[slice]);
 }
+
+/** The task that a wait, also of a host, waited for, or -1. */
+const waitedFor = (slice) => (isHost(slice) ? taskById(hosts.task[slice - slices.tasks]) : targetOf(slice));
 
 function waitersByTarget() {
   const found = new Map();
@@ -184,3 +193,6 @@ function size(bytes) {
 function percent(share) {
   return share > 0 && share < 0.001 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`;
 }
+
+const lowest = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
+const highest = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);

@@ -1,143 +1,6 @@
-// Step 5: what the user does. Every gesture ends in one of a few functions that change the state and draw again; the
-// tests use the same ones.
+// Step 7: what the user does: what is under the pointer, what a press, the wheel or a key means; and the beginning.
 
-const LEAST = 10; // nanoseconds across the whole canvas
 const SNAP = 6; // pixels within which a measurement holds on to the edge of a slice
-
-// -- where to look ----------------------------------------------------------------------------------------------------
-
-/** Look from here to there, within reason. */
-function look(start, end) {
-  const most = (whole.end - whole.start) * 1.5;
-  const span = Math.min(most, Math.max(LEAST, end - start));
-  const room = span / 2;
-  const middle = Math.max(whole.start - room * 0.9, Math.min(whole.end + room * 0.9, (start + end) / 2));
-  [state.start, state.end] = [middle - span / 2, middle + span / 2];
-  redraw();
-}
-
-function fit() {
-  const margin = (whole.end - whole.start) * 0.01;
-  state.top = 0;
-  look(whole.start - margin, whole.end + margin);
-}
-
-function zoom(factor, time = (state.start + state.end) / 2) {
-  const most = (whole.end - whole.start) * 1.5;
-  const span = Math.min(most, Math.max(LEAST, (state.end - state.start) * factor));
-  const part = (time - state.start) / (state.end - state.start);
-  look(time - part * span, time + (1 - part) * span);
-}
-
-function pan(share) {
-  const shift = (state.end - state.start) * share;
-  look(state.start + shift, state.end + shift);
-}
-
-function scroll(pixels) {
-  const most = Math.max(0, contentHeight() - (state.height - AXIS));
-  state.top = Math.max(0, Math.min(most, state.top + pixels));
-  redraw();
-}
-
-/** Bring a slice into sight, and close enough to see it. */
-function reveal(slice) {
-  const [started, finished] = [slices.started[slice], slices.finished[slice]];
-  let span = state.end - state.start;
-  if ((finished - started) * scale() < 6) span = Math.min(span, Math.max(LEAST, (finished - started) * 60 || span));
-  const inside = started >= state.start && finished <= state.end;
-  if (!inside || span !== state.end - state.start) look((started + finished - span) / 2, (started + finished + span) / 2);
-  const row = state.rowOf.get(slice);
-  if (!row) return;
-  state.closed.delete(row.device);
-  const y = topOf(row);
-  if (y < state.top) scroll(y - state.top - 30);
-  else if (y + row.height > state.top + state.height - AXIS) scroll(y + row.height - state.top - state.height + AXIS + 30);
-}
-
-function topOf(row) {
-  let y = 0;
-  for (const other of shownRows()) {
-    if (other === row) return y;
-    y += other.height;
-  }
-  return -1;
-}
-
-function show(view) {
-  state.view = view;
-  state.rows = buildRows(view);
-  state.rowOf = new Map();
-  for (const row of state.rows) {
-    if (row.type !== "lane") continue;
-    for (const slice of row.lane.slices) state.rowOf.set(slice, row);
-    for (const slice of row.marks.slices) state.rowOf.set(slice, row);
-  }
-  state.hovered = -1;
-  for (const choice of byId("views").children) choice.ariaPressed = String(choice.dataset.view === view);
-  scroll(0);
-  fillPanel();
-}
-
-// -- what to look at --------------------------------------------------------------------------------------------------
-
-function select(slice) {
-  state.selected = slice;
-  fillPanel();
-  redraw();
-}
-
-function choose(slice) {
-  select(slice);
-  reveal(slice);
-}
-
-/** The slices before and after it in its row. */
-function neighbours(slice) {
-  const row = state.rowOf.get(slice);
-  if (!row) return [-1, -1];
-  const lane = row.marks.slices.includes(slice) ? row.marks : row.lane;
-  const place = lane.slices.indexOf(slice);
-  return [lane.slices[place - 1] ?? -1, lane.slices[place + 1] ?? -1];
-}
-
-/** Find tasks by a part of their name, whatever its case. */
-function find(text) {
-  byId("query").value = text;
-  state.query = text.trim().toLowerCase();
-  const hits = raw.works.map(([name, , , , , , label]) => `${name}\n${label ?? ""}`.toLowerCase().includes(state.query));
-  state.isMatch = (slice) => isTask(slice) && hits[tasks.work[slice]];
-  state.matches = state.query ? range(0, slices.tasks).filter(state.isMatch) : [];
-  state.matches.sort((a, b) => slices.started[a] - slices.started[b]);
-  state.total = state.matches.reduce((sum, task) => sum + slices.finished[task] - slices.started[task], 0);
-  state.match = -1;
-  for (const row of state.rows) row.found = undefined;
-  showFound();
-  redraw();
-}
-
-function showFound() {
-  const count = state.matches.length;
-  const place = state.match >= 0 ? `${grouped(state.match + 1)} of ` : "";
-  byId("found").textContent = !state.query ? "" : count ? `${place}${grouped(count)}, ${short(state.total)}` : "none";
-  byId("previous").disabled = byId("next").disabled = !count;
-}
-
-/** Go to the next match, or (-1) to the one before. */
-function step(by) {
-  const count = state.matches.length;
-  if (!count) return;
-  state.match = state.match < 0 && by < 0 ? count - 1 : (state.match + by + count) % count;
-  showFound();
-  choose(state.matches[state.match]);
-}
-
-/** Measure from one time to another, or (null) no longer. */
-function measure(start, end) {
-  state.measured = start === null ? null : { start: Math.min(start, end), end: Math.max(start, end) };
-  fillPanel();
-  redraw();
-}
 
 // -- what is under the pointer ----------------------------------------------------------------------------------------
 
@@ -321,13 +184,10 @@ function listen() {
 
 async function begin() {
   await decode();
-  const starts = [...raw.spans.map((span) => span[1])];
-  if (slices.tasks) starts.push(least(tasks.submitted), least(tasks.started));
-  [whole.start, whole.end] = [Math.min(...starts), most(slices.finished)];
-  if (slices.tasks) whole.start = Math.min(least(tasks.submitted), least(slices.started));
-  if (whole.end <= whole.start) whole.end = whole.start + LEAST;
   fillFacts();
   if (!slices.tasks) return nothing();
+  [whole.start, whole.end] = [Math.min(lowest(tasks.submitted), lowest(slices.started)), highest(slices.finished)];
+  if (whole.end <= whole.start) whole.end = whole.start + LEAST;
   state.manyDevices = raw.socs.length > 1;
   byId("bar").hidden = byId("main").hidden = false;
   byId("views").append(...Object.entries(VIEWS).map(([view, name]) => {
@@ -343,8 +203,8 @@ async function begin() {
   listen();
 }
 
-const least = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
-const most = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
+
+
 
 function nothing() {
   byId("empty").hidden = false;
@@ -362,7 +222,7 @@ window.cannTimeline = {
   /** Where on the screen a task is drawn: the middle of it. */
   position(id) {
     const slice = taskById(id);
-    const row = state.rowOf.get(slice);
+    const row = rowOf(slice);
     const box = canvas.getBoundingClientRect();
     const x = (xOf(slices.started[slice]) + xOf(slices.finished[slice])) / 2;
     return { x: box.left + x, y: box.top + row.y + row.height / 2 };

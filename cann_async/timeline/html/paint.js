@@ -1,22 +1,18 @@
-// Step 3: draw what the state says, at most once a frame. A slice that is wide enough is a box with its name. Where
-// slices are narrower than a pixel, each pixel column is filled as high as the row was busy in it, kind by kind: a row
-// that is zoomed out is a chart of how busy it was, and costs the same for a hundred slices as for a million.
+// Step 4: draw what the state says, at most once a frame. A slice that is wide enough is a box with its name. Where
+// slices are narrower than a pixel or two, each such column is filled as high as the row was busy in it, kind by kind: a
+// row that is zoomed out is a chart of how busy it was, and costs the same for a hundred slices as for a million.
 
 const GUTTER = 176;
 const AXIS = 34;
-const NARROW = 1.5;
-const canvas = document.getElementById("canvas");
-const pen = canvas.getContext("2d", { alpha: false });
-const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
-const widths = new Map(); // of texts in the font of labels
+const NARROW = 1.5; // pixels: what is narrower is merged
+const COLUMN = 2; // pixels into which it is merged
 
 /** What is looked at, and what the user has chosen. Times are nanoseconds since the start. */
 const state = {
-  view: "streams", start: 0, end: 1, top: 0, rows: [], rowOf: new Map(), closed: new Set(),
+  view: "streams", start: 0, end: 1, top: 0, rows: [], places: null, closed: new Set(),
   selected: -1, hovered: -1, pointer: null, query: "", matches: [], match: -1, total: 0, measured: null, frames: 0, width: 0, height: 0,
 };
 const whole = { start: 0, end: 1 };
-let theme = {};
 let wanted = false;
 
 function redraw() {
@@ -24,6 +20,8 @@ function redraw() {
   wanted = true;
 }
 
+/** The row of a slice in this view, if any. */
+const rowOf = (slice) => state.rows[state.places[slice]];
 const scale = () => (state.width - GUTTER) / (state.end - state.start);
 const xOf = (time) => GUTTER + (time - state.start) * scale();
 const timeAt = (x) => state.start + (x - GUTTER) / scale();
@@ -58,7 +56,7 @@ function clipped(x, y, width, height, paint) {
 
 // -- the axis ---------------------------------------------------------------------------------------------------------
 
-/** Round times at least 110 pixels apart, and the unit in which they are short. */
+/** Round times at least 120 pixels apart, and the unit in which they are short. */
 function axisTicks() {
   const least = 120 / scale();
   let step = 10 ** Math.ceil(Math.log10(least));
@@ -70,10 +68,10 @@ function axisTicks() {
   const most = Math.max(Math.abs(state.end), step);
   const [unit, name] = UNITS.find(([unit]) => unit <= step * 100 && unit <= most) ?? UNITS[3];
   const digits = Math.max(0, Math.ceil(Math.log10(unit / step) - 1e-9));
-  return { times, step, text: (time) => (time ? `${grouped_number((time / unit).toFixed(digits))} ${name}` : "0") };
+  return { times, step, text: (time) => (time ? `${groupedText((time / unit).toFixed(digits))} ${name}` : "0") };
 }
 
-function grouped_number(text) {
+function groupedText(text) {
   const [whole, rest] = text.split(".");
   return grouped(whole) + (rest ? `.${rest}` : "");
 }
@@ -103,6 +101,7 @@ function drawAxis({ times, text }) {
 
 function drawRows() {
   let y = AXIS - state.top;
+  for (const row of state.rows) row.y = undefined;
   for (const row of shownRows()) {
     row.y = y;
     if (y + row.height > AXIS && y < state.height) drawRow(row, y);
@@ -145,13 +144,13 @@ function drawGroup(row, y) {
 function drawLane(row, y) {
   const boxes = { top: y + 3, height: row.height - 6, fills: new Map(), labels: [] };
   const searching = state.query !== "";
-  pen.globalAlpha = searching ? 0.16 : 1;
+  pen.globalAlpha = searching ? 0.22 : 1;
   drawSlices(row.lane, boxes);
   pen.globalAlpha = 1;
   if (searching) drawSlices(row.found ??= makeLane(row.lane.slices.filter((slice) => state.isMatch(slice))), boxes);
   drawMarks(row, y);
   for (const slice of new Set([state.hovered, state.selected])) {
-    if (slice >= 0 && state.rowOf.get(slice) === row) drawFrame(slice, boxes);
+    if (slice >= 0 && rowOf(slice) === row) drawFrame(slice, boxes);
   }
 }
 
@@ -166,14 +165,16 @@ function drawSlices(lane, boxes) {
       addBox(lane.slices[place], Math.max(left, GUTTER - 9), Math.min(right, state.width + 9), boxes, labels);
       place++;
     } else {
-      place = addColumn(lane, place, Math.max(GUTTER, Math.floor(left)), boxes);
+      place = addColumn(lane, place, Math.max(GUTTER, Math.floor(left / COLUMN) * COLUMN), boxes);
     }
   }
   flush(boxes);
   for (const [slice, left, width] of labels) {
     const kind = slices.kind[slice];
     const colour = kind === KIND.wait ? theme.soft : kind === KIND.span ? theme.ink : KINDS[kind].ink;
-    write(labelOf(slice), left + 6, boxes.top + boxes.height / 2, colour, 11.5, width - 11);
+    const [long, brief] = labelsOf(slice);
+    const label = textWidth(long, 11.5) <= width - 10 ? long : brief;
+    write(label, left + 6, boxes.top + boxes.height / 2, colour, 11.5, width - 10);
   }
 }
 
@@ -186,26 +187,28 @@ function addBox(slice, left, right, boxes, labels) {
   if (right - first > 30) labels.push([slice, first, right - first]);
 }
 
-/** Fill one pixel column as high as each kind was busy in it; give the first slice that starts after it. */
+/** Fill one column as high as each kind was busy in it; give the slice to go on with. */
 function addColumn(lane, place, x, boxes) {
-  const end = timeAt(x + 1);
+  const [start, end] = [timeAt(x), timeAt(x + COLUMN)];
+  const [first, next] = [search(lane.started, start, true), search(lane.started, end, true, place)];
   let base = boxes.top + boxes.height;
   for (const kind of lane.sums.keys()) {
-    const share = Math.min(1, (busyBetween(lane, kind, timeAt(x), end)) * scale());
-    if (share <= 0 && lane.sums.size > 1) continue;
-    const height = Math.max(2, Math.round(share * boxes.height));
+    const busy = busyBefore(lane, kind, end, next) - busyBefore(lane, kind, start, first);
+    if (busy <= 0 && lane.sums.size > 1) continue;
+    const height = Math.min(base - boxes.top, Math.max(2, Math.round((busy / (end - start)) * boxes.height)));
     base -= height;
-    if (base < boxes.top - 2) break;
-    extend(fills(boxes, kind), x, Math.max(base, boxes.top), height);
+    if (height > 0) extend(fills(boxes, kind), x, base, height);
   }
-  return Math.max(place + 1, search(lane.started, end, false, place));
+  const last = next - 1; // it may begin here and yet be wide enough for a box of its own
+  const wide = last > place && (lane.finished[last] - lane.started[last]) * scale() >= NARROW;
+  return Math.max(place + 1, wide ? last : next);
 }
 
 /** Add a column to the box on its left if they are of one height: that leaves few boxes to draw. */
 function extend(list, x, y, height) {
   const last = list.length - 4;
-  if (last >= 0 && list[last] + list[last + 2] === x && list[last + 1] === y && list[last + 3] === height) list[last + 2]++;
-  else list.push(x, y, 1, height);
+  if (last >= 0 && list[last] + list[last + 2] === x && list[last + 1] === y && list[last + 3] === height) list[last + 2] += COLUMN;
+  else list.push(x, y, COLUMN, height);
 }
 
 function fills(boxes, kind) {
@@ -219,7 +222,7 @@ function flush(boxes) {
     pen.fillStyle = kind === KIND.wait ? theme.waiting : kind === KIND.span ? theme.note : KINDS[kind].colour;
     pen.beginPath();
     for (let i = 0; i < list.length; i += 4) {
-      if (list[i + 2] > 6) pen.roundRect(list[i], list[i + 1], list[i + 2], list[i + 3], 3);
+      if (list[i + 2] > 6 && list[i + 3] === boxes.height) pen.roundRect(list[i], list[i + 1], list[i + 2], list[i + 3], 3);
       else pen.fillRect(list[i], list[i + 1], list[i + 2], list[i + 3]);
     }
     pen.fill();
@@ -227,23 +230,24 @@ function flush(boxes) {
   boxes.fills.clear();
 }
 
-/** Draw what took no time as ticks; where there would be one in every other pixel they say nothing. */
+/** Draw what took no time as ticks; where they would stand side by side they say nothing. */
 function drawMarks(row, y) {
   const { started, slices: which } = row.marks;
   const first = search(started, state.start);
   const end = search(started, state.end, true);
-  if (end - first > state.width / 6) return;
-  const foot = y + row.height - 2;
+  if (end - first > state.width / 14) return;
+  const foot = y + row.height - 1;
   for (let place = first; place < end; place++) {
     const x = xOf(started[place]);
     const chosen = which[place] === state.selected || which[place] === state.hovered;
     const dim = state.query !== "" && !state.isMatch(which[place]);
     pen.fillStyle = chosen ? theme.accent : theme.ink;
-    pen.globalAlpha = dim ? 0.16 : 1;
+    pen.globalAlpha = dim ? 0.22 : 1;
     pen.beginPath();
-    pen.moveTo(x, foot - (chosen ? 12 : 8));
+    pen.moveTo(x, foot - (chosen ? 11 : 7));
     pen.lineTo(x + (chosen ? 6 : 4), foot);
     pen.lineTo(x - (chosen ? 6 : 4), foot);
+    pen.closePath();
     pen.fill();
     pen.strokeStyle = theme.paper;
     pen.lineWidth = 1;
@@ -271,32 +275,31 @@ function drawChart(row, y) {
   let place = search(times, state.start, true) - 1;
   let value = place >= 0 ? values[place] : 0;
   let x = GUTTER;
-  pen.beginPath();
-  pen.moveTo(x, foot);
-  pen.lineTo(x, foot - value * unit);
+  const steps = new Path2D();
+  const to = (x, value) => steps.lineTo(x, foot - value * unit);
+  to(x, value);
   for (place++; place < times.length && times[place] <= state.end; place++) {
     const column = Math.max(GUTTER, Math.floor(xOf(times[place])));
     let high = values[place];
     const end = timeAt(column + 1);
     while (place + 1 < times.length && times[place + 1] < end) high = Math.max(high, values[++place]);
-    pen.lineTo(column, foot - value * unit);
-    pen.lineTo(column, foot - high * unit);
-    if (high !== values[place]) {
-      pen.lineTo(column + 1, foot - high * unit);
-      pen.lineTo(column + 1, foot - values[place] * unit);
-    }
+    to(column, value);
+    to(column, high);
     value = values[place];
+    if (high !== value) {
+      to(column + 1, high);
+      to(column + 1, value);
+    }
     x = column;
   }
-  const end = times.length && place >= times.length ? Math.max(x, xOf(Math.max(whole.end, times.at(-1)))) : state.width;
-  pen.lineTo(end, foot - value * unit);
-  pen.lineTo(end, foot);
-  pen.closePath();
-  pen.fillStyle = theme.band;
-  pen.fill();
+  to(Math.max(x, Math.min(state.width, xOf(whole.end))), value);
   pen.strokeStyle = theme.accent;
   pen.lineWidth = 1;
-  pen.stroke();
+  pen.stroke(steps);
+  to(Math.max(x, Math.min(state.width, xOf(whole.end))), 0);
+  to(GUTTER, 0);
+  pen.fillStyle = theme.band;
+  pen.fill(steps);
 }
 
 function drawScrollbar() {
@@ -324,7 +327,7 @@ function drawArrows() {
 
 /** An arrow from the end of a task to the end of the wait for it. */
 function drawArrow(from, to) {
-  const [a, b] = [state.rowOf.get(from), state.rowOf.get(to)];
+  const [a, b] = [rowOf(from), rowOf(to)];
   if (!a || !b || a.y === undefined || b.y === undefined) return;
   const [x, y] = [xOf(slices.finished[from]), a.y + a.height / 2];
   const [tipX, tipY] = [xOf(slices.finished[to]), b.y + b.height / 2];
@@ -361,61 +364,4 @@ function drawMeasured() {
   pen.roundRect(x, AXIS + 7, width, 22, 11);
   pen.fill();
   write(text, x + 8, AXIS + 18, theme.paper, 12, Infinity, 650);
-}
-
-// -- text -------------------------------------------------------------------------------------------------------------
-
-function textWidth(text, points, weight = 400) {
-  const key = `${weight} ${points} ${text}`;
-  if (!widths.has(key)) {
-    pen.font = `${weight} ${points}px ${FONT}`;
-    widths.set(key, pen.measureText(text).width);
-  }
-  return widths.get(key);
-}
-
-/** Write a text, shortened to the room there is; nothing if that is too little. */
-function write(text, x, y, colour, points, room = Infinity, weight = 400) {
-  const wide = textWidth(text, points, weight);
-  let shown = text;
-  if (wide > room) {
-    const letters = [...text];
-    shown = `${letters.slice(0, Math.floor((room / wide) * letters.length) - 1).join("")}…`;
-    if (shown.length < 3) return;
-  }
-  pen.font = `${weight} ${points}px ${FONT}`;
-  pen.textBaseline = "middle";
-  pen.fillStyle = colour;
-  pen.fillText(shown, x, y + 0.5);
-}
-
-/** Take the colours of the style sheet, which follow the system's theme. */
-function readTheme() {
-  const style = getComputedStyle(document.documentElement);
-  const names = ["paper", "plane", "ink", "soft", "faint", "line", "grid", "accent", "hatch", "hatched", "band", "note"];
-  theme = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
-  theme.waiting = hatching();
-  for (const kind of KINDS) if (kind.colour) kind.ink = luminance(kind.colour) > 0.2 ? "#10151d" : "#ffffff";
-}
-
-function hatching() {
-  const tile = document.createElement("canvas");
-  tile.width = tile.height = 8;
-  const brush = tile.getContext("2d");
-  brush.fillStyle = theme.hatched;
-  brush.fillRect(0, 0, 8, 8);
-  brush.strokeStyle = theme.hatch;
-  brush.globalAlpha = 0.55;
-  brush.beginPath();
-  for (const shift of [-8, 0, 8]) {
-    brush.moveTo(shift - 1, 9);
-    brush.lineTo(shift + 9, -1);
-  }
-  brush.stroke();
-  return pen.createPattern(tile, "repeat");
-}
-
-function luminance(colour) {
-  const parts = [1, 3, 5].map((at) => (parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2);
-  return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
 }

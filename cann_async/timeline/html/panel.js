@@ -1,4 +1,4 @@
-// Step 4: what stands in words: the facts on top, the legend, the tooltip and the panel. All text goes in as text, never
+// Step 5: what stands in words: the facts on top, the legend, the tooltip and the panel. All text goes in as text, never
 // as HTML, so a name may contain anything.
 
 const byId = (name) => document.getElementById(name);
@@ -25,7 +25,7 @@ function fillFacts() {
   const socs = new Map();
   for (const name of raw.socs) socs.set(name, (socs.get(name) ?? 0) + 1);
   const chips = [...socs].map(([name, count]) => (count > 1 ? `${count} × ${name}` : name)).join(", ");
-  const total = slices.tasks ? short(whole.end - whole.start) : "0 ns";
+  const total = slices.tasks ? short(highest(tasks.finished) - lowest(tasks.submitted)) : "0 ns";
   const facts = { Tasks: grouped(slices.tasks), "Total time": total, Clock: raw.clock, Soc: chips };
   byId("facts").append(
     ...Object.entries(facts).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))),
@@ -100,13 +100,13 @@ function fillPanel() {
 
 function selectedPart() {
   const slice = state.selected;
-  const row = state.rowOf.get(slice);
+  const row = rowOf(slice);
   const [before, after] = neighbours(slice);
   const links = [
     before >= 0 ? button("← before it", `${nameOf(before)}, the one before it in its row (left arrow)`, () => choose(before)) : null,
     after >= 0 ? button("after it →", `${nameOf(after)}, the next one in its row (right arrow)`, () => choose(after)) : null,
   ].filter((link) => link !== null);
-  const target = isHost(slice) ? taskById(hosts.task[slice - slices.tasks]) : targetOf(slice);
+  const target = waitedFor(slice);
   if (target >= 0) links.push(button(`waited for task ${tasks.id[target]}`, describe(target), () => choose(target)));
   const waiting = waiters.get(slice) ?? [];
   for (const waiter of waiting.slice(0, 12)) {

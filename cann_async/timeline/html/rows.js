@@ -1,7 +1,7 @@
 // Step 2: the rows of a view. A lane is the slices of one row by time, with running sums for each kind, so that "how
 // busy was it from here to there" takes a few look-ups, however many slices there are. That is what makes drawing cheap.
 
-const HEIGHT = { group: 34, lane: 27, chart: 46 };
+const HEIGHT = { group: 34, lane: 30, chart: 50 };
 
 /** Order slices by time; `which` is a list of their numbers, none of which overlap. */
 function makeLane(which) {
@@ -22,23 +22,18 @@ function makeLane(which) {
   return lane;
 }
 
-/** How long before that time slices of this kind ran. */
-function busyBefore(lane, kind, time) {
-  const place = search(lane.started, time, true);
+/** How long before that time slices of this kind ran; `place` is the first that starts after it. */
+function busyBefore(lane, kind, time, place = search(lane.started, time, true)) {
   if (!place) return 0;
   const last = place - 1;
   const over = slices.kind[lane.slices[last]] === kind ? Math.max(0, lane.finished[last] - time) : 0;
   return lane.sums.get(kind)[place] - over;
 }
 
-function busyBetween(lane, kind, start, end) {
-  return busyBefore(lane, kind, end) - busyBefore(lane, kind, start);
-}
-
 /** How long a row worked: waits are not work. */
 function workBetween(lane, start, end) {
   let sum = 0;
-  for (const kind of lane.sums.keys()) if (kind !== KIND.wait) sum += busyBetween(lane, kind, start, end);
+  for (const kind of lane.sums.keys()) if (kind !== KIND.wait) sum += busyBefore(lane, kind, end) - busyBefore(lane, kind, start);
   return sum;
 }
 
