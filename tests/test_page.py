@@ -303,6 +303,7 @@ def test_the_page_opens_with_facts_and_rows(browser):
     rows = [(row["label"], row["note"]) for row in browser("cannTimeline.rows") if row["type"] == "lane"]
     assert [note for label, note in rows if label.startswith("stream")] == ["copy in", "compute", "copy out"]
     assert "kernel 0" in browser.text("panel")
+    assert browser("performance.getEntriesByType('resource').length") == 0
     assert {"ai_core", "copy in (h2d)", "copy out (d2h)", "wait", "record"} <= set(browser.text("legend").split("\n"))
 
 
@@ -428,6 +429,29 @@ def test_keys_zoom_pan_and_fit(browser):
     assert browser("cannTimeline.view") == fitted
 
 
+def test_the_overview_moves_the_view(browser):
+    """Pressing near its end looks there, at the same scale."""
+    browser("cannTimeline.zoom(0.2)")
+    before = browser("cannTimeline.view")
+    box = browser.driver.find_element("id", "canvas").rect
+    browser.pointer(("move", (box["x"] + box["width"] - 30, box["y"] + 10)), ("down", None), ("up", None))
+    after = browser("cannTimeline.view")
+    assert after["start"] > before["end"]
+    assert after["end"] - after["start"] == pytest.approx(before["end"] - before["start"])
+
+
+def test_a_group_closes_and_opens(browser):
+    """A click on a device hides its rows, and another one brings them back."""
+    (group,) = (row for row in browser("cannTimeline.rows") if row["label"] == "npu:0")
+    box = browser.driver.find_element("id", "canvas").rect
+    place = (box["x"] + 60, box["y"] + group["y"] + group["height"] / 2)
+    shown = []
+    for _ in range(2):
+        browser.pointer(("move", place), ("down", None), ("up", None))
+        shown.append([row["y"] is not None for row in browser("cannTimeline.rows") if row["type"] == "chart"])
+    assert shown == [[False, False], [True, True]]
+
+
 def test_measuring_tells_nanoseconds(browser):
     """With Shift held from the beginning of one kernel to the end of the next: 4000 ns, and who was busy meanwhile."""
     kernels = [browser.task(f"kernel {number}") for number in range(2)]
@@ -484,7 +508,7 @@ def test_hostile_names_are_shown_as_they_are(chromium, tmp_path):
 def test_an_empty_timeline_says_so(chromium, tmp_path):
     """In words, without rows."""
     chromium.open(page(tmp_path / "x.html", lambda device: None))
-    assert "Nothing has run" in chromium.text("empty")
+    assert "Nothing has run" in chromium.text("notice")
     assert not chromium.driver.find_element("id", "main").is_displayed()
     assert chromium.errors() == []
 

@@ -1,4 +1,4 @@
-// Step 7: what the user does: what is under the pointer, what a press, the wheel or a key means; and the beginning.
+// Step 8: what the user does: what is under the pointer, what a press, the wheel or a key means; and the beginning.
 
 const SNAP = 6; // pixels within which a measurement holds on to the edge of a slice
 
@@ -77,6 +77,10 @@ function pressed(event) {
   if (event.button) return;
   const [x, y] = place(event);
   canvas.setPointerCapture(event.pointerId);
+  if (y < OVERVIEW) {
+    press = { x, y, moved: true, overview: true };
+    return overlook(x);
+  }
   press = { x, y, lastX: x, lastY: y, moved: false, from: event.shiftKey ? snapped(x, y) : null };
 }
 
@@ -86,6 +90,7 @@ function moved(event) {
   press.moved ||= Math.hypot(x - press.x, y - press.y) > 4;
   if (!press.moved) return;
   tip.hidden = true;
+  if (press.overview) return overlook(x);
   if (press.from !== null) {
     canvas.className = "measuring";
     measure(press.from, snapped(Math.max(GUTTER, x), y));
@@ -95,6 +100,14 @@ function moved(event) {
     scroll(press.lastY - y);
   }
   [press.lastX, press.lastY] = [x, y];
+}
+
+/** Move the view to a place of the overview. */
+function overlook(x) {
+  const around = withMargin();
+  const middle = around.start + ((x - GUTTER) / (state.width - GUTTER)) * (around.end - around.start);
+  const half = (state.end - state.start) / 2;
+  look(middle - half, middle + half);
 }
 
 function released(event) {
@@ -158,6 +171,7 @@ function resized() {
   [state.width, state.height] = [box.width, box.height];
   canvas.width = Math.round(box.width * devicePixelRatio);
   canvas.height = Math.round(box.height * devicePixelRatio);
+  state.overview = null;
   scroll(0);
 }
 
@@ -185,7 +199,7 @@ function listen() {
 async function begin() {
   await decode();
   fillFacts();
-  if (!slices.tasks) return nothing();
+  if (!slices.tasks) return say("Nothing has run yet: this timeline has no tasks.");
   [whole.start, whole.end] = [Math.min(lowest(tasks.submitted), lowest(slices.started)), highest(slices.finished)];
   if (whole.end <= whole.start) whole.end = whole.start + LEAST;
   state.manyDevices = raw.socs.length > 1;
@@ -206,9 +220,10 @@ async function begin() {
 
 
 
-function nothing() {
-  byId("empty").hidden = false;
-  byId("empty").textContent = "Nothing has run yet: this timeline has no tasks.";
+/** Say something in place of the drawing. */
+function say(text) {
+  byId("notice").hidden = false;
+  byId("notice").textContent = text;
 }
 
 /** For tests and for the curious: what is shown, and the functions behind the gestures. Times are nanoseconds. */
@@ -231,3 +246,4 @@ window.cannTimeline = {
   look, fit, zoom, pan, show, find, measure, draw,
 };
 window.cannTimeline.ready = begin();
+window.cannTimeline.ready.catch((error) => say(`This browser cannot draw the page: ${error.message}`));

@@ -3,17 +3,24 @@
 // row that is zoomed out is a chart of how busy it was, and costs the same for a hundred slices as for a million.
 
 const GUTTER = 176;
-const AXIS = 34;
+const OVERVIEW = 34; // the height of the strip on top that shows all of it, small
+const AXIS = OVERVIEW + 32; // where the rows begin
 const NARROW = 1.5; // pixels: what is narrower is merged
 const COLUMN = 2; // pixels into which it is merged
 
 /** What is looked at, and what the user has chosen. Times are nanoseconds since the start. */
 const state = {
   view: "streams", start: 0, end: 1, top: 0, rows: [], places: null, closed: new Set(),
-  selected: -1, hovered: -1, pointer: null, query: "", matches: [], match: -1, total: 0, measured: null, frames: 0, width: 0, height: 0,
+  selected: -1, hovered: -1, pointer: null, query: "", matches: [], match: -1, total: 0, measured: null, overview: null, frames: 0, width: 0, height: 0,
 };
 const whole = { start: 0, end: 1 };
 let wanted = false;
+
+/** All that there is, with a little room on both sides. */
+function withMargin() {
+  const margin = (whole.end - whole.start) * 0.01;
+  return { start: whole.start - margin, end: whole.end + margin };
+}
 
 function redraw() {
   if (!wanted) requestAnimationFrame(draw);
@@ -43,6 +50,7 @@ function draw() {
     drawScrollbar();
   });
   drawAxis(ticks);
+  drawOverview();
 }
 
 function clipped(x, y, width, height, paint) {
@@ -86,15 +94,16 @@ function drawAxis({ times, text }) {
   pen.fillRect(0, 0, state.width, AXIS);
   pen.fillStyle = theme.line;
   pen.fillRect(0, AXIS - 1, state.width, 1);
-  clipped(GUTTER, 0, state.width, AXIS, () => {
+  const middle = OVERVIEW + 15;
+  clipped(GUTTER, OVERVIEW, state.width, AXIS, () => {
     for (const time of times) {
       const x = Math.round(xOf(time));
       pen.fillStyle = theme.faint;
       pen.fillRect(x, AXIS - 6, 1, 5);
-      write(text(time), x + 5, 15, theme.soft, 12);
+      write(text(time), x + 5, middle, theme.soft, 12);
     }
   });
-  write("time since the start", 20, 15, theme.faint, 12);
+  write("time since the start", 20, middle, theme.faint, 12);
 }
 
 // -- rows -------------------------------------------------------------------------------------------------------------
@@ -142,7 +151,7 @@ function drawGroup(row, y) {
 }
 
 function drawLane(row, y) {
-  const boxes = { top: y + 3, height: row.height - 6, fills: new Map(), labels: [] };
+  const boxes = { top: y + 3, height: row.height - 6, wide: new Map(), narrow: new Map() };
   const searching = state.query !== "";
   pen.globalAlpha = searching ? 0.22 : 1;
   drawSlices(row.lane, boxes);
@@ -179,10 +188,11 @@ function drawSlices(lane, boxes) {
 }
 
 function addBox(slice, left, right, boxes, labels) {
+  if (right - left > 4) [left, right] = [Math.round(left), Math.round(right)];
   const width = right - left;
   const gap = width > 4 ? 1 : 0; // so that neighbours of one kind are two
   const kind = slices.kind[slice];
-  fills(boxes, kind).push(left, boxes.top, width - gap, boxes.height);
+  listOf(boxes.wide, kind).push(left, boxes.top, width - gap, boxes.height);
   const first = Math.max(left, GUTTER);
   if (right - first > 30) labels.push([slice, first, right - first]);
 }
@@ -192,16 +202,28 @@ function addColumn(lane, place, x, boxes) {
   const [start, end] = [timeAt(x), timeAt(x + COLUMN)];
   const [first, next] = [search(lane.started, start, true), search(lane.started, end, true, place)];
   let base = boxes.top + boxes.height;
+  if (next - place === 1 && isAlone(lane, place)) {
+    listOf(boxes.narrow, slices.kind[lane.slices[place]]).push(xOf(lane.started[place]), boxes.top, 1, boxes.height);
+    return next;
+  }
   for (const kind of lane.sums.keys()) {
     const busy = busyBefore(lane, kind, end, next) - busyBefore(lane, kind, start, first);
     if (busy <= 0 && lane.sums.size > 1) continue;
     const height = Math.min(base - boxes.top, Math.max(2, Math.round((busy / (end - start)) * boxes.height)));
     base -= height;
-    if (height > 0) extend(fills(boxes, kind), x, base, height);
+    if (height > 0) extend(listOf(boxes.narrow, kind), x, base, height);
   }
   const last = next - 1; // it may begin here and yet be wide enough for a box of its own
   const wide = last > place && (lane.finished[last] - lane.started[last]) * scale() >= NARROW;
   return Math.max(place + 1, wide ? last : next);
+}
+
+/** Whether a narrow slice has room around it: then it is a thin line of its own. */
+function isAlone(lane, place) {
+  const room = (2 * COLUMN) / scale();
+  const before = place ? lane.finished[place - 1] : -Infinity;
+  const after = lane.started[place + 1] ?? Infinity;
+  return lane.started[place] - before > room && after - lane.finished[place] > room;
 }
 
 /** Add a column to the box on its left if they are of one height: that leaves few boxes to draw. */
@@ -211,23 +233,26 @@ function extend(list, x, y, height) {
   else list.push(x, y, COLUMN, height);
 }
 
-function fills(boxes, kind) {
-  if (!boxes.fills.has(kind)) boxes.fills.set(kind, []);
-  return boxes.fills.get(kind);
+function listOf(lists, kind) {
+  if (!lists.has(kind)) lists.set(kind, []);
+  return lists.get(kind);
 }
 
-/** Draw the boxes kind by kind: changing colours is what costs. */
+/** Draw what has been collected kind by kind: changing colours is what costs. Boxes with room for it are rounded. */
 function flush(boxes) {
-  for (const [kind, list] of boxes.fills) {
-    pen.fillStyle = kind === KIND.wait ? theme.waiting : kind === KIND.span ? theme.note : KINDS[kind].colour;
-    pen.beginPath();
-    for (let i = 0; i < list.length; i += 4) {
-      if (list[i + 2] > 6 && list[i + 3] === boxes.height) pen.roundRect(list[i], list[i + 1], list[i + 2], list[i + 3], 3);
-      else pen.fillRect(list[i], list[i + 1], list[i + 2], list[i + 3]);
+  for (const lists of [boxes.narrow, boxes.wide]) {
+    for (const [kind, list] of lists) {
+      pen.fillStyle = kind === KIND.wait ? theme.waiting : kind === KIND.span ? theme.note : KINDS[kind].colour;
+      pen.beginPath();
+      for (let i = 0; i < list.length; i += 4) {
+        const box = [list[i], list[i + 1], list[i + 2], list[i + 3]];
+        if (lists === boxes.wide && box[2] > 6) pen.roundRect(...box, 3);
+        else pen.fillRect(...box);
+      }
+      pen.fill();
     }
-    pen.fill();
+    lists.clear();
   }
-  boxes.fills.clear();
 }
 
 /** Draw what took no time as ticks; where they would stand side by side they say nothing. */

@@ -1,4 +1,4 @@
-// Step 5: what stands in words: the facts on top, the legend, the tooltip and the panel. All text goes in as text, never
+// Step 6: what stands in words: the facts on top, the legend, the tooltip and the panel. All text goes in as text, never
 // as HTML, so a name may contain anything.
 
 const byId = (name) => document.getElementById(name);

@@ -14,6 +14,7 @@ function makeLane(which) {
     const kind = slices.kind[slice];
     if (!lane.sums.has(kind)) lane.sums.set(kind, new Float64Array(count + 1));
   }
+  lane.sums = new Map([...lane.sums].sort(([a], [b]) => a - b)); // what is stacked is so in the same order everywhere
   for (const [kind, sum] of lane.sums) {
     for (let i = 0; i < count; i++) {
       sum[i + 1] = sum[i] + (slices.kind[which[i]] === kind ? lane.finished[i] - lane.started[i] : 0);

@@ -1,4 +1,4 @@
-// Step 6: change what is looked at and what is chosen. Every gesture ends in one of these functions, and so does every
+// Step 7: change what is looked at and what is chosen. Every gesture ends in one of these functions, and so does every
 // test; each changes the state and has it drawn again.
 
 const LEAST = 10; // nanoseconds across the whole canvas
@@ -16,9 +16,9 @@ function look(start, end) {
 }
 
 function fit() {
-  const margin = (whole.end - whole.start) * 0.01;
+  const { start, end } = withMargin();
   state.top = 0;
-  look(whole.start - margin, whole.end + margin);
+  look(start, end);
 }
 
 function zoom(factor, time = (state.start + state.end) / 2) {
@@ -72,9 +72,10 @@ function show(view) {
       for (const slice of lane.slices) state.places[slice] = place;
     }
   });
+  state.overview = null;
   state.hovered = -1;
   tip.hidden = true;
-  for (const choice of byId("views").children) choice.ariaPressed = String(choice.dataset.view === view);
+  for (const choice of byId("views").children) choice.setAttribute("aria-pressed", String(choice.dataset.view === view));
   scroll(0);
   fillPanel();
 }
