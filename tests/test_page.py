@@ -5,6 +5,7 @@ The browser is Chromium without a window, as Debian has it; where it is not inst
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -567,4 +568,23 @@ def test_many_tasks_are_drawn(chromium, tmp_path):
                 "(cannTimeline.show(arguments[0]), cannTimeline.fit(), cannTimeline.zoom(arguments[1]))", view, zoom
             )
             assert chromium(coloured) == [True] * 4
+    assert chromium.errors() == []
+
+
+def test_waits_of_a_thread_that_overlap_are_one(chromium, tmp_path):
+    """Coroutines on one loop wait at the same time; the row of their thread says when it waited."""
+
+    async def main() -> Path:
+        async with ca.open_device(clock="virtual", soc=SOC) as device:
+
+            async def one() -> None:
+                async with device.create_stream() as stream:
+                    await stream.launch(work(1))
+
+            await asyncio.gather(*(one() for _ in range(20)))
+            return device.runtime.timeline.save(tmp_path / "x.html")
+
+    chromium.open(asyncio.run(main()))
+    waits = [row for row in chromium("cannTimeline.rows") if row["note"] == "waits"]
+    assert [row["slices"] for row in waits] == [1]
     assert chromium.errors() == []

@@ -28,7 +28,7 @@ let tasks, hosts, memory, waiters;
 
 async function decode() {
   tasks = columns(await unpack(raw.tasks, 8), ["id", "work", "stream", "lane", "submitted", "started", "finished", "bytes"]);
-  hosts = columns(await unpack(raw.hosts, 4), ["task", "started", "finished", "thread"]);
+  hosts = mergedWaits(columns(await unpack(raw.hosts, 4), ["task", "started", "finished", "thread"]));
   memory = columns(await unpack(raw.memory, 3), ["time", "device", "used"]);
   slices.tasks = tasks.id.length;
   slices.hosts = hosts.task.length;
@@ -40,6 +40,27 @@ async function decode() {
   for (let i = 0; i < slices.tasks; i++) slices.kind[i] = kinds[tasks.work[i]];
   slices.kind.fill(KIND.span, slices.tasks + slices.hosts);
   waiters = waitersByTarget();
+}
+
+/** Make one of the waits of a thread that overlap, as those of coroutines do: a row shows when the thread waited. */
+function mergedWaits({ task, started, finished, thread }) {
+  const found = { task: [], started: [], finished: [], thread: [], waits: [] };
+  const open = new Map(); // of each thread the place of its last one
+  for (let i = 0; i < task.length; i++) {
+    const place = open.get(thread[i]);
+    if (place !== undefined && started[i] < found.finished[place]) {
+      found.waits[place]++;
+      if (finished[i] < found.finished[place]) continue;
+      [found.task[place], found.finished[place]] = [task[i], finished[i]];
+    } else {
+      open.set(thread[i], found.task.push(task[i]) - 1);
+      found.started.push(started[i]);
+      found.finished.push(finished[i]);
+      found.thread.push(thread[i]);
+      found.waits.push(1);
+    }
+  }
+  return found;
 }
 
 /** Undo `packed` of saved.py: differences from row to row, as planes of bytes, compressed. */
@@ -158,7 +179,9 @@ function waitersByTarget() {
   const found = new Map();
   for (let task = 0; task < slices.tasks; task++) {
     const target = targetOf(task);
-    if (target >= 0) found.set(target, [...(found.get(target) ?? []), task]);
+    if (target < 0) continue;
+    if (!found.has(target)) found.set(target, []);
+    found.get(target).push(task);
   }
   return found;
 }

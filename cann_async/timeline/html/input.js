@@ -1,5 +1,6 @@
 // Step 8: what the user does: what is under the pointer, what a press, the wheel or a key means; and the beginning.
 
+const MOST_HOST_ROWS = 12; // with more of them the host is closed at first: the devices come before it
 const SNAP = 6; // pixels within which a measurement holds on to the edge of a slice
 
 // -- what is under the pointer ----------------------------------------------------------------------------------------
@@ -212,6 +213,7 @@ async function begin() {
   readTheme();
   fillLegend();
   resized();
+  if (hostRows().length > MOST_HOST_ROWS) state.closed.add(HOST);
   show("streams");
   fit();
   listen();

@@ -100,7 +100,7 @@ function drawAxis({ times, text }) {
       const x = Math.round(xOf(time));
       pen.fillStyle = theme.faint;
       pen.fillRect(x, AXIS - 6, 1, 5);
-      write(text(time), x + 5, middle, theme.soft, 12);
+      if (x + 5 + textWidth(text(time), 12) < state.width) write(text(time), x + 5, middle, theme.soft, 12);
     }
   });
   write("time since the start", 20, middle, theme.faint, 12);

@@ -66,8 +66,10 @@ function details(slice) {
 
 function hostDetails(place, times) {
   const task = taskById(hosts.task[place]);
-  const what = task >= 0 ? describe(task) : "a timer";
-  return [["Thread", String(hosts.thread[place])], ["Waited for", what], ...times];
+  const what = task >= 0 ? describe(task) : "a timer, or a task that is not here";
+  const count = hosts.waits[place];
+  const several = count > 1 ? [["Waits", `${grouped(count)} that overlap; the last is named`]] : [];
+  return [["Thread", String(hosts.thread[place])], ["Waited for", what], ...several, ...times];
 }
 
 const describe = (task) => `task ${tasks.id[task]}, ${nameOf(task)}${work(task).label ? ` of ${work(task).label}` : ""}, on ${streamName(tasks.stream[task])}`;
@@ -152,6 +154,7 @@ function overviewPart() {
   const lines = sorted.slice(0, 12).map(([name, { count, time, kind }]) => [
     element("span", {}, swatch(kind), button(name, `Find ${name}`, () => find(name))), grouped(count), short(time),
   ]);
+  if (!lines.length) return [];
   const more = sorted.length > 12 ? [element("p", { className: "hint" }, `and ${grouped(sorted.length - 12)} more names`)] : [];
   return [element("h2", {}, "What takes the time"), tableOf(["Name", "Tasks", "Total"], lines), ...more];
 }

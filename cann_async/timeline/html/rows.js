@@ -1,6 +1,7 @@
 // Step 2: the rows of a view. A lane is the slices of one row by time, with running sums for each kind, so that "how
 // busy was it from here to there" takes a few look-ups, however many slices there are. That is what makes drawing cheap.
 
+const HOST = -1; // stands for a device in rows of the host
 const HEIGHT = { group: 34, lane: 30, chart: 50 };
 
 /** Order slices by time; `which` is a list of their numbers, none of which overlap. */
@@ -83,7 +84,7 @@ const VIEWS = { streams: "Streams", engines: "Engines" };
 /** All rows of a view: the host, then every device. */
 function buildRows(view) {
   const rows = hostRows();
-  const devices = groupBy(range(0, slices.tasks), (task) => work(task).device);
+  const devices = groupBy(range(0, slices.tasks), view === "streams" ? deviceOfStream : (task) => work(task).device);
   for (const device of [...devices.keys()].sort((a, b) => a - b)) {
     const soc = raw.socs[device];
     rows.push({ type: "group", label: `npu:${device}`, note: soc ?? "", device, height: HEIGHT.group });
@@ -93,16 +94,19 @@ function buildRows(view) {
   return rows;
 }
 
+/** The device that a task's stream belongs to: a copy may run on an engine of another one. */
+const deviceOfStream = (task) => raw.streams[tasks.stream[task]]?.[1] ?? work(task).device;
+
 function hostRows() {
   const waits = range(slices.tasks, slices.tasks + slices.hosts);
   const spans = range(slices.tasks + slices.hosts, slices.count);
   if (!waits.length && !spans.length) return [];
-  const rows = [{ type: "group", label: "host", note: "", device: -1, height: HEIGHT.group }];
+  const rows = [{ type: "group", label: "host", note: "", device: HOST, height: HEIGHT.group }];
   const annotated = groupBy(spans, (slice) => raw.spans[slice - slices.tasks - slices.hosts][3]);
   const waited = groupBy(waits, (slice) => hosts.thread[slice - slices.tasks]);
   for (const thread of [...new Set([...annotated.keys(), ...waited.keys()])].sort((a, b) => a - b)) {
-    rows.push(...laneRows(annotated.get(thread) ?? [], `thread ${thread}`, "annotations", -1).filter((row) => row.lane.slices.length));
-    const mine = laneRows(waited.get(thread) ?? [], `thread ${thread}`, "waits", -1);
+    rows.push(...laneRows(annotated.get(thread) ?? [], `thread ${thread}`, "annotations", HOST).filter((row) => row.lane.slices.length));
+    const mine = laneRows(waited.get(thread) ?? [], `thread ${thread}`, "waits", HOST);
     rows.push(...mine.filter((row) => row.lane.slices.length || row.marks.slices.length));
   }
   return rows;
@@ -126,7 +130,7 @@ function engineRows(which, device) {
 /** How many tasks were waiting or running, and how much memory was in use: steps over time. */
 function chartRows(which, device) {
   const rows = [];
-  rows.push({ type: "chart", label: "in flight", device, height: HEIGHT.chart, series: queued(which), text: (value) => `${grouped(value)} tasks` });
+  rows.push({ type: "chart", label: "in flight", device, height: HEIGHT.chart, series: queued(which), text: counted });
   const mine = range(0, memory.time.length).filter((place) => memory.device[place] === device);
   if (mine.length) {
     const series = { times: mine.map((place) => memory.time[place]), values: mine.map((place) => memory.used[place]) };
@@ -141,12 +145,15 @@ function queued(which) {
   const times = new Float64Array(2 * which.length);
   const values = new Float64Array(2 * which.length);
   for (let up = 0, down = 0, at = 0; at < times.length; at++) {
-    const next = up < enqueued.length && enqueued[up] <= ended[down];
+    // At one instant what ends makes room for what comes, unless it came at that instant itself.
+    const next = up < enqueued.length && (enqueued[up] < ended[down] || (enqueued[up] === ended[down] && up === down));
     times[at] = next ? enqueued[up++] : ended[down++];
     values[at] = up - down;
   }
   return peaked({ times, values });
 }
+
+const counted = (count) => `${grouped(count)} ${count === 1 ? "task" : "tasks"}`;
 
 function peaked(series) {
   let peak = 0;
