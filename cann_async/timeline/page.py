@@ -20,7 +20,7 @@ from .saved import packed
 if TYPE_CHECKING:
     from .table import Ints, Table
 
-SCRIPTS = ("data.js", "rows.js", "ink.js", "paint.js", "overview.js", "panel.js", "view.js", "input.js")
+SCRIPTS = ("data.js", "rows.js", "ink.js", "paint.js", "axis.js", "panel.js", "view.js", "input.js")
 """In the order in which they build on one another; together they are one script."""
 TASKS = ("id", "work", "stream", "lane", "submitted", "started", "finished", "bytes")
 """The columns of the tasks in the page."""

@@ -27,14 +27,31 @@ const slices = { count: 0, tasks: 0, hosts: 0, started: null, finished: null, ki
 let tasks, hosts, memory, waiters;
 
 async function decode() {
-  tasks = columns(await unpack(raw.tasks, 8), ["id", "work", "stream", "lane", "submitted", "started", "finished", "bytes"]);
+  tasks = columns(await unpack(raw.tasks, 8), [
+    "id",
+    "work",
+    "stream",
+    "lane",
+    "submitted",
+    "started",
+    "finished",
+    "bytes",
+  ]);
   hosts = mergedWaits(columns(await unpack(raw.hosts, 4), ["task", "started", "finished", "thread"]));
   memory = columns(await unpack(raw.memory, 3), ["time", "device", "used"]);
   slices.tasks = tasks.id.length;
   slices.hosts = hosts.task.length;
   slices.count = slices.tasks + slices.hosts + raw.spans.length;
-  slices.started = joined(tasks.started, hosts.started, raw.spans.map((span) => span[1]));
-  slices.finished = joined(tasks.finished, hosts.finished, raw.spans.map((span) => span[2]));
+  slices.started = joined(
+    tasks.started,
+    hosts.started,
+    raw.spans.map((span) => span[1]),
+  );
+  slices.finished = joined(
+    tasks.finished,
+    hosts.finished,
+    raw.spans.map((span) => span[2]),
+  );
   const kinds = raw.works.map(kindOfWork);
   slices.kind = new Uint8Array(slices.count).fill(KIND.wait);
   for (let i = 0; i < slices.tasks; i++) slices.kind[i] = kinds[tasks.work[i]];
@@ -71,7 +88,8 @@ async function unpack(texts, width) {
   let done = 0;
   for (const planes of parts) {
     const rows = planes.length / 8 / width;
-    for (let column = 0; column < width; column++) restore(planes, column * rows, rows, rows * width, found[column], done);
+    for (let column = 0; column < width; column++)
+      restore(planes, column * rows, rows, rows * width, found[column], done);
     done += rows;
   }
   return found;
@@ -88,7 +106,10 @@ function restore(planes, first, rows, step, target, done) {
   for (let at = first; at < first + rows; at++) {
     const low = planes[at] | (planes[at + step] << 8) | (planes[at + 2 * step] << 16) | (planes[at + 3 * step] << 24);
     const high =
-      planes[at + 4 * step] | (planes[at + 5 * step] << 8) | (planes[at + 6 * step] << 16) | (planes[at + 7 * step] << 24);
+      planes[at + 4 * step] |
+      (planes[at + 5 * step] << 8) |
+      (planes[at + 6 * step] << 16) |
+      (planes[at + 7 * step] << 24);
     value += high * 4294967296 + (low >>> 0); // exact up to 2 to the 53rd
     target[done + at - first] = value;
   }
@@ -188,7 +209,12 @@ function waitersByTarget() {
 
 // -- numbers for people -----------------------------------------------------------------------------------------------
 
-const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+const UNITS = [
+  [1e9, "s"],
+  [1e6, "ms"],
+  [1e3, "µs"],
+  [1, "ns"],
+];
 const SPACE = "\u202f";
 
 function grouped(number) {

@@ -33,7 +33,20 @@ function write(text, x, y, colour, points, room = Infinity, weight = 400) {
 /** Take the colours of the style sheet, which follow the system's theme. */
 function readTheme() {
   const style = getComputedStyle(document.documentElement);
-  const names = ["paper", "plane", "ink", "soft", "faint", "line", "grid", "accent", "hatch", "hatched", "band", "note"];
+  const names = [
+    "paper",
+    "plane",
+    "ink",
+    "soft",
+    "faint",
+    "line",
+    "grid",
+    "accent",
+    "hatch",
+    "hatched",
+    "band",
+    "note",
+  ];
   theme = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   theme.waiting = hatching();
   for (const kind of KINDS) if (kind.colour) kind.ink = luminance(kind.colour) > 0.2 ? "#10151d" : "#ffffff";

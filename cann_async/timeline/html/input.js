@@ -55,7 +55,8 @@ function hover(x, y) {
   state.hovered = sliceAt(x, y);
   const row = rowAt(y);
   if (state.hovered >= 0) showTip(x, y, ...detailsList(state.hovered));
-  else if (row?.type === "chart" && x >= GUTTER) showTip(x, y, element("div", {}, `${row.label}: ${row.text(valueAt(row.series, timeAt(x)))}`));
+  else if (row?.type === "chart" && x >= GUTTER)
+    showTip(x, y, element("div", {}, `${row.label}: ${row.text(valueAt(row.series, timeAt(x)))}`));
   else tip.hidden = true;
   if (state.hovered !== before) redraw();
 }
@@ -137,9 +138,19 @@ function wheeled(event) {
 }
 
 const KEYS = {
-  w: () => zoom(0.7), s: () => zoom(1 / 0.7), a: () => pan(-0.15), d: () => pan(0.15), f: fit,
-  "+": () => zoom(0.7), "-": () => zoom(1 / 0.7), ArrowUp: () => scroll(-60), ArrowDown: () => scroll(60),
-  ArrowLeft: () => neighbour(0), ArrowRight: () => neighbour(1), "/": () => byId("query").select(), Escape: escape,
+  w: () => zoom(0.7),
+  s: () => zoom(1 / 0.7),
+  a: () => pan(-0.15),
+  d: () => pan(0.15),
+  f: fit,
+  "+": () => zoom(0.7),
+  "-": () => zoom(1 / 0.7),
+  ArrowUp: () => scroll(-60),
+  ArrowDown: () => scroll(60),
+  ArrowLeft: () => neighbour(0),
+  ArrowRight: () => neighbour(1),
+  "/": () => byId("query").select(),
+  Escape: escape,
 };
 
 function neighbour(which) {
@@ -205,11 +216,13 @@ async function begin() {
   if (whole.end <= whole.start) whole.end = whole.start + LEAST;
   state.manyDevices = raw.socs.length > 1;
   byId("bar").hidden = byId("main").hidden = false;
-  byId("views").append(...Object.entries(VIEWS).map(([view, name]) => {
-    const choice = element("button", { type: "button", onclick: () => show(view) }, name);
-    choice.dataset.view = view;
-    return choice;
-  }));
+  byId("views").append(
+    ...Object.entries(VIEWS).map(([view, name]) => {
+      const choice = element("button", { type: "button", onclick: () => show(view) }, name);
+      choice.dataset.view = view;
+      return choice;
+    }),
+  );
   readTheme();
   fillLegend();
   resized();
@@ -219,9 +232,6 @@ async function begin() {
   listen();
 }
 
-
-
-
 /** Say something in place of the drawing. */
 function say(text) {
   byId("notice").hidden = false;
@@ -230,12 +240,34 @@ function say(text) {
 
 /** For tests and for the curious: what is shown, and the functions behind the gestures. Times are nanoseconds. */
 window.cannTimeline = {
-  get state() { return state; },
-  get view() { return { name: state.view, start: state.start, end: state.end, top: state.top }; },
-  get matches() { return state.matches.map((task) => tasks.id[task]); },
-  get selected() { return state.selected < 0 ? null : Object.fromEntries([["Name", nameOf(state.selected)], ...details(state.selected)]); },
-  get measured() { return state.measured; },
-  get rows() { return state.rows.map(({ type, label, note, device, y, height, lane }) => ({ type, label, note, device, y, height, slices: lane?.slices.length })); },
+  get state() {
+    return state;
+  },
+  get view() {
+    return { name: state.view, start: state.start, end: state.end, top: state.top };
+  },
+  get matches() {
+    return state.matches.map((task) => tasks.id[task]);
+  },
+  get selected() {
+    return state.selected < 0
+      ? null
+      : Object.fromEntries([["Name", nameOf(state.selected)], ...details(state.selected)]);
+  },
+  get measured() {
+    return state.measured;
+  },
+  get rows() {
+    return state.rows.map(({ type, label, note, device, y, height, lane }) => ({
+      type,
+      label,
+      note,
+      device,
+      y,
+      height,
+      slices: lane?.slices.length,
+    }));
+  },
   /** Where on the screen a task is drawn: the middle of it. */
   position(id) {
     const slice = taskById(id);
@@ -245,7 +277,14 @@ window.cannTimeline = {
     return { x: box.left + x, y: box.top + row.y + row.height / 2 };
   },
   select: (id) => choose(taskById(id)),
-  look, fit, zoom, pan, show, find, measure, draw,
+  look,
+  fit,
+  zoom,
+  pan,
+  show,
+  find,
+  measure,
+  draw,
 };
 window.cannTimeline.ready = begin();
 window.cannTimeline.ready.catch((error) => say(`This browser cannot draw the page: ${error.message}`));

@@ -1,6 +1,6 @@
 // Step 4: draw what the state says, at most once a frame. A slice that is wide enough is a box with its name. Where
-// slices are narrower than a pixel or two, each such column is filled as high as the row was busy in it, kind by kind: a
-// row that is zoomed out is a chart of how busy it was, and costs the same for a hundred slices as for a million.
+// slices are narrower than a pixel or two, each such column is filled as high as the row was busy in it, kind by kind:
+// a row that is zoomed out is a chart of how busy it was, and costs the same for a hundred slices as for a million.
 
 const GUTTER = 176;
 const OVERVIEW = 34; // the height of the strip on top that shows all of it, small
@@ -10,8 +10,25 @@ const COLUMN = 2; // pixels into which it is merged
 
 /** What is looked at, and what the user has chosen. Times are nanoseconds since the start. */
 const state = {
-  view: "streams", start: 0, end: 1, top: 0, rows: [], places: null, closed: new Set(),
-  selected: -1, hovered: -1, pointer: null, query: "", matches: [], match: -1, total: 0, measured: null, overview: null, frames: 0, width: 0, height: 0,
+  view: "streams",
+  start: 0,
+  end: 1,
+  top: 0,
+  rows: [],
+  places: null,
+  closed: new Set(),
+  selected: -1,
+  hovered: -1,
+  pointer: null,
+  query: "",
+  matches: [],
+  match: -1,
+  total: 0,
+  measured: null,
+  overview: null,
+  frames: 0,
+  width: 0,
+  height: 0,
 };
 const whole = { start: 0, end: 1 };
 let wanted = false;
@@ -62,50 +79,6 @@ function clipped(x, y, width, height, paint) {
   pen.restore();
 }
 
-// -- the axis ---------------------------------------------------------------------------------------------------------
-
-/** Round times at least 120 pixels apart, and the unit in which they are short. */
-function axisTicks() {
-  const least = 120 / scale();
-  let step = 10 ** Math.ceil(Math.log10(least));
-  if (step / 5 >= least) step /= 5;
-  else if (step / 2 >= least) step /= 2;
-  step = Math.max(1, Math.round(step));
-  const times = [];
-  for (let time = Math.ceil(state.start / step) * step; time <= state.end; time += step) times.push(time);
-  const most = Math.max(Math.abs(state.end), step);
-  const [unit, name] = UNITS.find(([unit]) => unit <= step * 100 && unit <= most) ?? UNITS[3];
-  const digits = Math.max(0, Math.ceil(Math.log10(unit / step) - 1e-9));
-  return { times, step, text: (time) => (time ? `${groupedText((time / unit).toFixed(digits))} ${name}` : "0") };
-}
-
-function groupedText(text) {
-  const [whole, rest] = text.split(".");
-  return grouped(whole) + (rest ? `.${rest}` : "");
-}
-
-function drawGrid({ times }) {
-  pen.fillStyle = theme.grid;
-  for (const time of times) pen.fillRect(Math.round(xOf(time)), AXIS, 1, state.height);
-}
-
-function drawAxis({ times, text }) {
-  pen.fillStyle = theme.paper;
-  pen.fillRect(0, 0, state.width, AXIS);
-  pen.fillStyle = theme.line;
-  pen.fillRect(0, AXIS - 1, state.width, 1);
-  const middle = OVERVIEW + 15;
-  clipped(GUTTER, OVERVIEW, state.width, AXIS, () => {
-    for (const time of times) {
-      const x = Math.round(xOf(time));
-      pen.fillStyle = theme.faint;
-      pen.fillRect(x, AXIS - 6, 1, 5);
-      if (x + 5 + textWidth(text(time), 12) < state.width) write(text(time), x + 5, middle, theme.soft, 12);
-    }
-  });
-  write("time since the start", 20, middle, theme.faint, 12);
-}
-
 // -- rows -------------------------------------------------------------------------------------------------------------
 
 function drawRows() {
@@ -128,7 +101,9 @@ function shownRows() {
 function drawRow(row, y) {
   if (row.type === "group") drawGroup(row, y);
   else {
-    clipped(GUTTER, y, state.width - GUTTER, row.height, () => (row.type === "chart" ? drawChart(row, y) : drawLane(row, y)));
+    clipped(GUTTER, y, state.width - GUTTER, row.height, () =>
+      row.type === "chart" ? drawChart(row, y) : drawLane(row, y),
+    );
     const middle = y + row.height / 2;
     if (row.type === "chart") {
       write(row.label, 34, middle - 7, theme.soft, 12);
@@ -156,7 +131,7 @@ function drawLane(row, y) {
   pen.globalAlpha = searching ? 0.22 : 1;
   drawSlices(row.lane, boxes);
   pen.globalAlpha = 1;
-  if (searching) drawSlices(row.found ??= makeLane(row.lane.slices.filter((slice) => state.isMatch(slice))), boxes);
+  if (searching) drawSlices((row.found ??= makeLane(row.lane.slices.filter((slice) => state.isMatch(slice)))), boxes);
   drawMarks(row, y);
   for (const slice of new Set([state.hovered, state.selected])) {
     if (slice >= 0 && rowOf(slice) === row) drawFrame(slice, boxes);
@@ -229,7 +204,8 @@ function isAlone(lane, place) {
 /** Add a column to the box on its left if they are of one height: that leaves few boxes to draw. */
 function extend(list, x, y, height) {
   const last = list.length - 4;
-  if (last >= 0 && list[last] + list[last + 2] === x && list[last + 1] === y && list[last + 3] === height) list[last + 2] += COLUMN;
+  if (last >= 0 && list[last] + list[last + 2] === x && list[last + 1] === y && list[last + 3] === height)
+    list[last + 2] += COLUMN;
   else list.push(x, y, COLUMN, height);
 }
 
@@ -334,7 +310,13 @@ function drawScrollbar() {
   pen.fillStyle = theme.faint;
   pen.globalAlpha = 0.5;
   pen.beginPath();
-  pen.roundRect(state.width - 8, AXIS + 2 + (state.top / all) * (room - 4), 5, Math.max(20, (room / all) * (room - 4)), 2.5);
+  pen.roundRect(
+    state.width - 8,
+    AXIS + 2 + (state.top / all) * (room - 4),
+    5,
+    Math.max(20, (room / all) * (room - 4)),
+    2.5,
+  );
   pen.fill();
   pen.globalAlpha = 1;
 }
@@ -364,7 +346,10 @@ function drawArrow(from, to) {
   const curve = new Path2D();
   curve.moveTo(x, y);
   curve.bezierCurveTo(x + bend, y, tipX - 8 - bend, tipY, tipX - 7, tipY);
-  for (const [colour, width] of [[theme.paper, 5], [theme.accent, 2]]) {
+  for (const [colour, width] of [
+    [theme.paper, 5],
+    [theme.accent, 2],
+  ]) {
     pen.strokeStyle = colour;
     pen.lineWidth = width;
     pen.stroke(curve);

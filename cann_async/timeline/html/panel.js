@@ -1,5 +1,5 @@
-// Step 6: what stands in words: the facts on top, the legend, the tooltip and the panel. All text goes in as text, never
-// as HTML, so a name may contain anything.
+// Step 6: what stands in words: the facts on top, the legend, the tooltip and the panel. All text goes in as text,
+// never as HTML, so a name may contain anything.
 
 const byId = (name) => document.getElementById(name);
 const panel = byId("panel");
@@ -17,7 +17,7 @@ function button(text, title, action) {
 
 function swatch(kind) {
   const found = element("span", { className: `swatch ${KINDS[kind].key}` });
-  found.style.setProperty("--kind", kind === KIND.span ? "var(--note)" : KINDS[kind].colour ?? "none");
+  found.style.setProperty("--kind", kind === KIND.span ? "var(--note)" : (KINDS[kind].colour ?? "none"));
   return found;
 }
 
@@ -28,14 +28,17 @@ function fillFacts() {
   const total = slices.tasks ? short(highest(tasks.finished) - lowest(tasks.submitted)) : "0 ns";
   const facts = { Tasks: grouped(slices.tasks), "Total time": total, Clock: raw.clock, Soc: chips };
   byId("facts").append(
-    ...Object.entries(facts).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))),
+    ...Object.entries(facts).map(([name, value]) =>
+      element("div", {}, element("dt", {}, name), element("dd", {}, value)),
+    ),
   );
 }
 
 function fillLegend() {
   const present = new Set(slices.kind);
   byId("legend").append(
-    ...KINDS.map((_, kind) => kind).filter((kind) => present.has(kind))
+    ...KINDS.map((_, kind) => kind)
+      .filter((kind) => present.has(kind))
       .map((kind) => element("li", {}, swatch(kind), KINDS[kind].label)),
   );
 }
@@ -45,7 +48,11 @@ function fillLegend() {
 /** All that is known of a slice, as pairs of a word and a text or a pair of texts. */
 function details(slice) {
   const [started, finished] = [slices.started[slice], slices.finished[slice]];
-  const times = [["Started", exact(started)], ["Finished", exact(finished)], ["Duration", exact(finished - started)]];
+  const times = [
+    ["Started", exact(started)],
+    ["Finished", exact(finished)],
+    ["Duration", exact(finished - started)],
+  ];
   if (isHost(slice)) return hostDetails(slice - slices.tasks, times);
   if (!isTask(slice)) return [["Thread", String(raw.spans[slice - slices.tasks - slices.hosts][3])], ...times];
   const { engine, capacity, cores, device, blocks, label } = work(slice);
@@ -54,7 +61,11 @@ function details(slice) {
   found.push(["Device", `npu:${device}${raw.socs[device] ? `, ${raw.socs[device]}` : ""}`]);
   found.push(["Stream", streamName(tasks.stream[slice])]);
   if (engine) {
-    found.push(["Engine", `${engine}, lane ${tasks.lane[slice]}`], ["Cores", `${cores} of ${capacity}`], ["Blocks", String(blocks)]);
+    found.push(
+      ["Engine", `${engine}, lane ${tasks.lane[slice]}`],
+      ["Cores", `${cores} of ${capacity}`],
+      ["Blocks", String(blocks)],
+    );
     if (tasks.bytes[slice]) found.push(["Bytes", `${size(tasks.bytes[slice])} (${grouped(tasks.bytes[slice])})`]);
   }
   const target = targetOf(slice);
@@ -72,7 +83,10 @@ function hostDetails(place, times) {
   return [["Thread", String(hosts.thread[place])], ["Waited for", what], ...several, ...times];
 }
 
-const describe = (task) => `task ${tasks.id[task]}, ${nameOf(task)}${work(task).label ? ` of ${work(task).label}` : ""}, on ${streamName(tasks.stream[task])}`;
+function describe(task) {
+  const { name, label } = work(task);
+  return `task ${tasks.id[task]}, ${name}${label ? ` of ${label}` : ""}, on ${streamName(tasks.stream[task])}`;
+}
 
 function detailsList(slice) {
   const pairs = details(slice).flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)]);
@@ -105,8 +119,12 @@ function selectedPart() {
   const row = rowOf(slice);
   const [before, after] = neighbours(slice);
   const links = [
-    before >= 0 ? button("← before it", `${nameOf(before)}, the one before it in its row (left arrow)`, () => choose(before)) : null,
-    after >= 0 ? button("after it →", `${nameOf(after)}, the next one in its row (right arrow)`, () => choose(after)) : null,
+    before >= 0
+      ? button("← before it", `${nameOf(before)}, the one before it in its row (left arrow)`, () => choose(before))
+      : null,
+    after >= 0
+      ? button("after it →", `${nameOf(after)}, the next one in its row (right arrow)`, () => choose(after))
+      : null,
   ].filter((link) => link !== null);
   const target = waitedFor(slice);
   if (target >= 0) links.push(button(`waited for task ${tasks.id[target]}`, describe(target), () => choose(target)));
@@ -114,26 +132,55 @@ function selectedPart() {
   for (const waiter of waiting.slice(0, 12)) {
     links.push(button(`task ${tasks.id[waiter]} waited for it`, describe(waiter), () => choose(waiter)));
   }
-  const more = waiting.length > 12 ? [element("p", { className: "hint" }, `and ${grouped(waiting.length - 12)} more waited for it`)] : [];
+  const more =
+    waiting.length > 12
+      ? [element("p", { className: "hint" }, `and ${grouped(waiting.length - 12)} more waited for it`)]
+      : [];
   const away = row ? [] : [element("p", { className: "hint" }, "It is in no row of this view.")];
   return [
-    element("h2", {}, "Selected", button("Close", "Close (Esc)", () => select(-1))),
-    ...detailsList(slice), element("div", { className: "links" }, ...links), ...more, ...away,
+    element(
+      "h2",
+      {},
+      "Selected",
+      button("Close", "Close (Esc)", () => select(-1)),
+    ),
+    ...detailsList(slice),
+    element("div", { className: "links" }, ...links),
+    ...more,
+    ...away,
   ];
 }
 
 function measuredPart() {
   const { start, end } = state.measured;
-  const lines = state.rows.filter((row) => row.type === "lane" && row.device >= 0).map((row) => {
-    const busy = workBetween(row.lane, start, end);
-    const label = state.manyDevices ? `npu:${row.device} ${row.label}` : row.label;
-    return [element("span", {}, label || "…", " ", element("small", {}, row.note)), short(busy), percent(busy / Math.max(1, end - start))];
-  });
+  const lines = state.rows
+    .filter((row) => row.type === "lane" && row.device >= 0)
+    .map((row) => {
+      const busy = workBetween(row.lane, start, end);
+      const label = state.manyDevices ? `npu:${row.device} ${row.label}` : row.label;
+      return [
+        element("span", {}, label || "…", " ", element("small", {}, row.note)),
+        short(busy),
+        percent(busy / Math.max(1, end - start)),
+      ];
+    });
   return [
-    element("h2", {}, "Measured", button("Close", "Close (Esc)", () => measure(null))),
+    element(
+      "h2",
+      {},
+      "Measured",
+      button("Close", "Close (Esc)", () => measure(null)),
+    ),
     element("div", { className: "big" }, short(end - start)),
-    element("dl", { className: "details" }, ...[["From", exact(start)], ["To", exact(end)], ["Between", exact(end - start)]]
-      .flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)])),
+    element(
+      "dl",
+      { className: "details" },
+      ...[
+        ["From", exact(start)],
+        ["To", exact(end)],
+        ["Between", exact(end - start)],
+      ].flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)]),
+    ),
     element("h2", {}, "How busy each row was"),
     tableOf(["Row", "Busy", "Share"], lines),
   ];
@@ -152,26 +199,44 @@ function overviewPart() {
   }
   const sorted = [...totals].sort((a, b) => b[1].time - a[1].time);
   const lines = sorted.slice(0, 12).map(([name, { count, time, kind }]) => [
-    element("span", {}, swatch(kind), button(name, `Find ${name}`, () => find(name))), grouped(count), short(time),
+    element(
+      "span",
+      {},
+      swatch(kind),
+      button(name, `Find ${name}`, () => find(name)),
+    ),
+    grouped(count),
+    short(time),
   ]);
   if (!lines.length) return [];
-  const more = sorted.length > 12 ? [element("p", { className: "hint" }, `and ${grouped(sorted.length - 12)} more names`)] : [];
+  const more =
+    sorted.length > 12 ? [element("p", { className: "hint" }, `and ${grouped(sorted.length - 12)} more names`)] : [];
   return [element("h2", {}, "What takes the time"), tableOf(["Name", "Tasks", "Total"], lines), ...more];
 }
 
 function keysPart() {
   const keys = [
-    [["wheel", "w", "s"], "zoom"], [["drag", "a", "d"], "move"], [["Shift", "drag"], "measure"], [["click"], "select"],
-    [["←", "→"], "before, after it"], [["double click", "f"], "everything"], [["/", "Enter"], "find, next"], [["Esc"], "close"],
+    [["wheel", "w", "s"], "zoom"],
+    [["drag", "a", "d"], "move"],
+    [["Shift", "drag"], "measure"],
+    [["click"], "select"],
+    [["←", "→"], "before, after it"],
+    [["double click", "f"], "everything"],
+    [["/", "Enter"], "find, next"],
+    [["Esc"], "close"],
   ];
   const pairs = keys.flatMap(([names, what]) => [
-    element("dt", {}, ...names.flatMap((name, number) => [number ? " " : "", element("kbd", {}, name)])), element("dd", {}, what),
+    element("dt", {}, ...names.flatMap((name, number) => [number ? " " : "", element("kbd", {}, name)])),
+    element("dd", {}, what),
   ]);
   return [element("h2", {}, "How to look around"), element("dl", { className: "keys" }, ...pairs)];
 }
 
 function tableOf(heads, lines) {
-  return element("table", {},
+  return element(
+    "table",
+    {},
     element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
-    element("tbody", {}, ...lines.map((line) => element("tr", {}, ...line.map((cell) => element("td", {}, cell))))));
+    element("tbody", {}, ...lines.map((line) => element("tr", {}, ...line.map((cell) => element("td", {}, cell))))),
+  );
 }

@@ -1,5 +1,5 @@
 // Step 2: the rows of a view. A lane is the slices of one row by time, with running sums for each kind, so that "how
-// busy was it from here to there" takes a few look-ups, however many slices there are. That is what makes drawing cheap.
+// busy was it from here to there" takes a few look-ups, however many slices there are: that makes drawing cheap.
 
 const HOST = -1; // stands for a device in rows of the host
 const HEIGHT = { group: 34, lane: 30, chart: 50 };
@@ -35,7 +35,8 @@ function busyBefore(lane, kind, time, place = search(lane.started, time, true)) 
 /** How long a row worked: waits are not work. */
 function workBetween(lane, start, end) {
   let sum = 0;
-  for (const kind of lane.sums.keys()) if (kind !== KIND.wait) sum += busyBefore(lane, kind, end) - busyBefore(lane, kind, start);
+  for (const kind of lane.sums.keys())
+    if (kind !== KIND.wait) sum += busyBefore(lane, kind, end) - busyBefore(lane, kind, start);
   return sum;
 }
 
@@ -68,12 +69,21 @@ function spread(which) {
 
 /** Make a row per lane. What took no time, such as a record, is a tick on the first of them. */
 function laneRows(which, label, note, device) {
-  const marked = which.filter((slice) => slices.kind[slice] >= KIND.wait && slices.started[slice] === slices.finished[slice]);
-  const taking = which.filter((slice) => slices.kind[slice] < KIND.wait || slices.started[slice] !== slices.finished[slice]);
+  const marked = which.filter(
+    (slice) => slices.kind[slice] >= KIND.wait && slices.started[slice] === slices.finished[slice],
+  );
+  const taking = which.filter(
+    (slice) => slices.kind[slice] < KIND.wait || slices.started[slice] !== slices.finished[slice],
+  );
   const lanes = taking.length ? spread(taking) : [[]];
   return lanes.map((lane, number) => ({
-    type: "lane", label: number ? "" : label, note: number ? "" : note, device,
-    lane: makeLane(lane), marks: makeLane(number ? [] : marked), height: HEIGHT.lane,
+    type: "lane",
+    label: number ? "" : label,
+    note: number ? "" : note,
+    device,
+    lane: makeLane(lane),
+    marks: makeLane(number ? [] : marked),
+    height: HEIGHT.lane,
   }));
 }
 
@@ -88,7 +98,9 @@ function buildRows(view) {
   for (const device of [...devices.keys()].sort((a, b) => a - b)) {
     const soc = raw.socs[device];
     rows.push({ type: "group", label: `npu:${device}`, note: soc ?? "", device, height: HEIGHT.group });
-    rows.push(...(view === "streams" ? streamRows(devices.get(device), device) : engineRows(devices.get(device), device)));
+    rows.push(
+      ...(view === "streams" ? streamRows(devices.get(device), device) : engineRows(devices.get(device), device)),
+    );
     rows.push(...chartRows(devices.get(device), device));
   }
   return rows;
@@ -105,7 +117,11 @@ function hostRows() {
   const annotated = groupBy(spans, (slice) => raw.spans[slice - slices.tasks - slices.hosts][3]);
   const waited = groupBy(waits, (slice) => hosts.thread[slice - slices.tasks]);
   for (const thread of [...new Set([...annotated.keys(), ...waited.keys()])].sort((a, b) => a - b)) {
-    rows.push(...laneRows(annotated.get(thread) ?? [], `thread ${thread}`, "annotations", HOST).filter((row) => row.lane.slices.length));
+    rows.push(
+      ...laneRows(annotated.get(thread) ?? [], `thread ${thread}`, "annotations", HOST).filter(
+        (row) => row.lane.slices.length,
+      ),
+    );
     const mine = laneRows(waited.get(thread) ?? [], `thread ${thread}`, "waits", HOST);
     rows.push(...mine.filter((row) => row.lane.slices.length || row.marks.slices.length));
   }
@@ -114,15 +130,31 @@ function hostRows() {
 
 function streamRows(which, device) {
   const streams = groupBy(which, (task) => tasks.stream[task]);
-  return [...streams.keys()].sort((a, b) => (a < 0) - (b < 0) || a - b).flatMap((stream) =>
-    laneRows(streams.get(stream), stream < 0 ? "no stream" : `stream ${stream}`, raw.streams[stream]?.[0] ?? "", device));
+  return [...streams.keys()]
+    .sort((a, b) => (a < 0) - (b < 0) || a - b)
+    .flatMap((stream) =>
+      laneRows(
+        streams.get(stream),
+        stream < 0 ? "no stream" : `stream ${stream}`,
+        raw.streams[stream]?.[0] ?? "",
+        device,
+      ),
+    );
 }
 
 function engineRows(which, device) {
   const order = Object.fromEntries(KINDS.map((kind, number) => [kind.key, number]));
   const rank = (engine) => order[engine] ?? order.other;
-  const engines = groupBy(which.filter((task) => work(task).engine), (task) => `${work(task).engine} ${tasks.lane[task]}`);
-  const parts = [...engines.entries()].map(([label, part]) => ({ label, part, engine: work(part[0]).engine, lane: tasks.lane[part[0]] }));
+  const engines = groupBy(
+    which.filter((task) => work(task).engine),
+    (task) => `${work(task).engine} ${tasks.lane[task]}`,
+  );
+  const parts = [...engines.entries()].map(([label, part]) => ({
+    label,
+    part,
+    engine: work(part[0]).engine,
+    lane: tasks.lane[part[0]],
+  }));
   parts.sort((a, b) => rank(a.engine) - rank(b.engine) || a.engine.localeCompare(b.engine) || a.lane - b.lane);
   return parts.flatMap(({ label, part }) => laneRows(part, label, "", device));
 }

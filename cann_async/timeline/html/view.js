@@ -45,13 +45,15 @@ function reveal(slice) {
   let span = state.end - state.start;
   if ((finished - started) * scale() < 6) span = Math.min(span, Math.max(LEAST, (finished - started) * 60 || span));
   const inside = started >= state.start && finished <= state.end;
-  if (!inside || span !== state.end - state.start) look((started + finished - span) / 2, (started + finished + span) / 2);
+  if (!inside || span !== state.end - state.start)
+    look((started + finished - span) / 2, (started + finished + span) / 2);
   const row = rowOf(slice);
   if (!row) return;
   state.closed.delete(row.device);
   const y = topOf(row);
   if (y < state.top) scroll(y - state.top - 30);
-  else if (y + row.height > state.top + state.height - AXIS) scroll(y + row.height - state.top - state.height + AXIS + 30);
+  else if (y + row.height > state.top + state.height - AXIS)
+    scroll(y + row.height - state.top - state.height + AXIS + 30);
 }
 
 function topOf(row) {
@@ -75,7 +77,8 @@ function show(view) {
   state.overview = null;
   state.hovered = -1;
   tip.hidden = true;
-  for (const choice of byId("views").children) choice.setAttribute("aria-pressed", String(choice.dataset.view === view));
+  for (const choice of byId("views").children)
+    choice.setAttribute("aria-pressed", String(choice.dataset.view === view));
   scroll(0);
   fillPanel();
 }
@@ -106,7 +109,9 @@ function neighbours(slice) {
 function find(text) {
   byId("query").value = text;
   state.query = text.trim().toLowerCase();
-  const hits = raw.works.map(([name, , , , , , label]) => `${name}\n${label ?? ""}`.toLowerCase().includes(state.query));
+  const hits = raw.works.map(([name, , , , , , label]) =>
+    `${name}\n${label ?? ""}`.toLowerCase().includes(state.query),
+  );
   state.isMatch = (slice) => isTask(slice) && hits[tasks.work[slice]];
   state.matches = state.query ? range(0, slices.tasks).filter(state.isMatch) : [];
   state.matches.sort((a, b) => slices.started[a] - slices.started[b]);

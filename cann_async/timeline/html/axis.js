@@ -1,4 +1,50 @@
-// Step 5: the strip on top: all of it, small, and a frame around what is in sight.
+// Step 5: what stands above the rows: a strip with all of it, small, and a frame around what is in sight; and the axis.
+
+// -- the axis ---------------------------------------------------------------------------------------------------------
+
+/** Round times at least 120 pixels apart, and the unit in which they are short. */
+function axisTicks() {
+  const least = 120 / scale();
+  let step = 10 ** Math.ceil(Math.log10(least));
+  if (step / 5 >= least) step /= 5;
+  else if (step / 2 >= least) step /= 2;
+  step = Math.max(1, Math.round(step));
+  const times = [];
+  for (let time = Math.ceil(state.start / step) * step; time <= state.end; time += step) times.push(time);
+  const most = Math.max(Math.abs(state.end), step);
+  const [unit, name] = UNITS.find(([unit]) => unit <= step * 100 && unit <= most) ?? UNITS[3];
+  const digits = Math.max(0, Math.ceil(Math.log10(unit / step) - 1e-9));
+  return { times, step, text: (time) => (time ? `${groupedText((time / unit).toFixed(digits))} ${name}` : "0") };
+}
+
+function groupedText(text) {
+  const [whole, rest] = text.split(".");
+  return grouped(whole) + (rest ? `.${rest}` : "");
+}
+
+function drawGrid({ times }) {
+  pen.fillStyle = theme.grid;
+  for (const time of times) pen.fillRect(Math.round(xOf(time)), AXIS, 1, state.height);
+}
+
+function drawAxis({ times, text }) {
+  pen.fillStyle = theme.paper;
+  pen.fillRect(0, 0, state.width, AXIS);
+  pen.fillStyle = theme.line;
+  pen.fillRect(0, AXIS - 1, state.width, 1);
+  const middle = OVERVIEW + 15;
+  clipped(GUTTER, OVERVIEW, state.width, AXIS, () => {
+    for (const time of times) {
+      const x = Math.round(xOf(time));
+      pen.fillStyle = theme.faint;
+      pen.fillRect(x, AXIS - 6, 1, 5);
+      if (x + 5 + textWidth(text(time), 12) < state.width) write(text(time), x + 5, middle, theme.soft, 12);
+    }
+  });
+  write("time since the start", 20, middle, theme.faint, 12);
+}
+
+// -- the overview -----------------------------------------------------------------------------------------------------
 
 /** Draw all of it, small, and lay a veil over what is not in sight. */
 function drawOverview() {
@@ -45,7 +91,14 @@ function overviewImage() {
       });
     }
   }
-  const fullest = columns.reduce((peak, column) => Math.max(peak, [...column.values()].reduce((a, b) => a + b, 0)), 0);
+  const fullest = columns.reduce(
+    (peak, column) =>
+      Math.max(
+        peak,
+        [...column.values()].reduce((a, b) => a + b, 0),
+      ),
+    0,
+  );
   return stacked(columns, (OVERVIEW - 8) / Math.max(1, fullest));
 }
 
