@@ -69,8 +69,9 @@ def package(session: nox.Session) -> None:
     (wheel,) = (tmp / "dist").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     strangers = [name for name in names if not name.startswith(("cann_async/", "cann_async-", "pytest_cann_async."))]
-    if strangers or "cann_async/py.typed" not in names:
-        session.error(f"{wheel.name} lacks py.typed or has what is not ours: {strangers}")
+    lacking = {"cann_async/py.typed", "cann_async/timeline/html/page.html"} - set(names)
+    if strangers or lacking:
+        session.error(f"{wheel.name} lacks {sorted(lacking)}, or has what is not ours: {strangers}")
 
     session.run("python", "-m", "venv", str(tmp / "user"))
     programs = tmp / "user" / ("Scripts" if os.name == "nt" else "bin")

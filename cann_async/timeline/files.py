@@ -16,6 +16,7 @@ WRITERS = {
     "perfetto": ((".pftrace",), "perfetto", "write_perfetto"),
     "msprof": ((), "msprof", "write_msprof"),
     "svg": ((".svg",), "svg", "write_svg"),
+    "html": ((".html",), "page", "write_page"),
 }
 """By format: its suffixes, its module here, and the function in it."""
 

@@ -186,6 +186,7 @@ class Timeline:
 
         ``.json`` and ``.json.gz`` ("chrome") are Chrome traces for Perfetto and chrome://tracing, which `load` reads.
         ``.pftrace`` ("perfetto") is Perfetto's own format, with tracks that nest; it needs cann-async[perfetto].
+        ``.html`` ("html") is a page to look at in a browser, offline.
         ``.svg`` ("svg") is the picture that a notebook shows. "msprof" makes a folder for MindStudio Insight.
         Another suffix or format is a ValueError, and so is a folder that holds something else.
         """

@@ -37,13 +37,13 @@ def encode(table: Table) -> Iterator[str]:
         "works": table.works,
         "streams": table.streams,
         "spans": table.spans,
-        "hosts": list(_packed(table.hosts.view(np.int64).reshape(-1, len(HOST_COLUMNS)))),
-        "feeds": list(_packed(table.feeds.view(np.int64).reshape(-1, len(FEED_COLUMNS)))),
-        "memory": list(_packed(table.memory.view(np.int64).reshape(-1, len(MEMORY_COLUMNS)))),
+        "hosts": list(packed(table.hosts.view(np.int64).reshape(-1, len(HOST_COLUMNS)))),
+        "feeds": list(packed(table.feeds.view(np.int64).reshape(-1, len(FEED_COLUMNS)))),
+        "memory": list(packed(table.memory.view(np.int64).reshape(-1, len(MEMORY_COLUMNS)))),
     }
     yield json.dumps(head, separators=(",", ":"))[:-1]
     yield ',"rows":['
-    for number, text in enumerate(_packed(table.rows)):
+    for number, text in enumerate(packed(table.rows)):
         yield f',\n"{text}"' if number else f'"{text}"'
     yield "]}"
 
@@ -64,12 +64,12 @@ def _table(found: dict[str, Any]) -> Table:
         raise ValueError("it has no records that this version can read")
     works = tuple(WorkRow(*row) for row in found["works"])
     table = Table(
-        rows=_unpacked(found["rows"], len(COLUMNS)),
+        rows=unpacked(found["rows"], len(COLUMNS)),
         works=works,
         streams={int(number): StreamRow(*row) for number, row in found["streams"].items()},
-        hosts=_unpacked(found["hosts"], len(HOST_COLUMNS)).view(HOST).reshape(-1),
-        feeds=_unpacked(found["feeds"], len(FEED_COLUMNS)).view(FEED).reshape(-1),
-        memory=_unpacked(found["memory"], len(MEMORY_COLUMNS)).view(MEMORY).reshape(-1),
+        hosts=unpacked(found["hosts"], len(HOST_COLUMNS)).view(HOST).reshape(-1),
+        feeds=unpacked(found["feeds"], len(FEED_COLUMNS)).view(FEED).reshape(-1),
+        memory=unpacked(found["memory"], len(MEMORY_COLUMNS)).view(MEMORY).reshape(-1),
         spans=tuple(SpanRow(*row) for row in found["spans"]),
         clock=str(found["clock"]),
         start_ns=int(found["start_ns"]),
@@ -80,7 +80,8 @@ def _table(found: dict[str, Any]) -> Table:
     return table
 
 
-def _packed(rows: Ints) -> Iterator[str]:
+def packed(rows: Ints) -> Iterator[str]:
+    """Write rows as text, so many of them a piece; `page` puts its rows into a file like that as well."""
     for first in range(0, len(rows), CHUNK):
         part = rows[first : first + CHUNK]
         steps = np.diff(part, axis=0, prepend=np.zeros((1, part.shape[1]), np.int64)).T
@@ -88,7 +89,8 @@ def _packed(rows: Ints) -> Iterator[str]:
         yield base64.b64encode(zlib.compress(planes.tobytes())).decode()
 
 
-def _unpacked(texts: list[str], columns: int) -> Ints:
+def unpacked(texts: list[str], columns: int) -> Ints:
+    """Read what `packed` has written."""
     parts = [np.zeros((0, columns), np.int64)]
     for text in texts:
         planes = np.frombuffer(zlib.decompress(base64.b64decode(text, validate=True)), np.uint8).reshape(8, -1)
