@@ -32,6 +32,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands)
     _add_run(commands)
+    _add_trace(commands)
+    _add_info(commands)
     return parser
 
 
@@ -97,10 +99,59 @@ def _run(arguments: argparse.Namespace) -> int:
     )
 
 
+def _add_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = (
+        "Say what a saved trace (.json, .json.gz) holds. Without an action: the summary and the advice. The trace of "
+        "`cann-async demo` is a good one to begin with."
+    )
+    parser = commands.add_parser("trace", help="look into a saved trace", description=text)
+    parser.add_argument("--soc", help="replay it on this Soc first: a preset, or a .toml file")
+    parser.add_argument("file", type=Path, help="a trace that cann_async has saved")
+    parser.set_defaults(command=_trace, action="", other=None, format=None)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
+    for name, help_text in (
+        ("summary", "figures per engine, stream and kind of work"),
+        ("advice", "what to change so that the device stands still less"),
+        ("path", "the critical path"),
+        ("gaps", "when engines stood still, and why"),
+        ("show", "draw it in the terminal"),
+    ):
+        actions.add_parser(name, help=help_text).set_defaults(action=name)
+    compare = actions.add_parser("compare", help="put it beside another trace")
+    compare.add_argument("other", type=Path, help="the trace of the later run")
+    compare.set_defaults(action="compare")
+    convert = actions.add_parser("convert", help="write it as .html, .svg, .pftrace, .json, .json.gz, or for msprof")
+    convert.add_argument("other", metavar="OUTPUT", type=Path, help="the file, or for msprof the folder")
+    convert.add_argument("--format", help="msprof, or another format than the suffix says")
+    convert.set_defaults(action="convert")
+
+
+def _trace(arguments: argparse.Namespace) -> int:
+    from .reports import trace
+
+    return trace(arguments.file, arguments.action, arguments.other, arguments.format, arguments.soc)
+
+
+def _add_info(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("info", help="see what is simulated", description="Print the devices and the presets.")
+    parser.add_argument("--soc", help="the chip of the devices: a preset, or a .toml file")
+    parser.set_defaults(command=_info)
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    from .reports import info
+
+    return info(arguments.soc)
+
+
 def _trace_path(text: str) -> Path:
+    from .timeline.files import writer
+
     path = Path(text)
-    if path.suffix != ".json":
-        raise argparse.ArgumentTypeError(f"{text!r} must end in .json")
+    try:
+        writer(path)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
     return path

@@ -132,7 +132,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"cann-async {ca.__version__}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("path", "says"), [("trace.txt", "must end in .json"), ("no/folder/x.json", "no folder")])
+@pytest.mark.parametrize(("path", "says"), [("trace.txt", "cannot write"), ("no/folder/x.json", "no folder")])
 def test_output_is_checked_first(path: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A path that cannot be written is refused before anything runs."""
     with pytest.raises(SystemExit) as ended:
