@@ -30,7 +30,7 @@ LANES = 1000
 HOST_PID = 1000
 LAUNCHES, SPANS, THREADS = 0, 1, 1000
 """Tracks of the host: what it enqueues, what it has annotated, and the waits of its threads."""
-CHUNK = 1 << 14
+CHUNK = 1 << 11
 quoted = json.encoder.encode_basestring_ascii
 
 

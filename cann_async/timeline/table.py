@@ -142,10 +142,14 @@ class Table:
 
     def by_start(self) -> Codes:
         """Give the places of the tasks in order of time, of those that begin together the longest first."""
-        if not len(self):
-            return np.zeros(0, np.int32)
-        order = np.argsort(self.started - self.finished, kind="stable").astype(np.int32)
-        return order[np.argsort(self.started[order], kind="stable")]
+        order = np.argsort(self.started, kind="stable").astype(np.int32)
+        began = self.started[order]
+        same = np.concatenate(([False], began[1:] == began[:-1], [False]))
+        ties = np.flatnonzero(same[1:] | same[:-1])  # only these need a second look, and so little memory
+        del began
+        tied = order[ties]
+        order[ties] = tied[np.lexsort((self.started[tied] - self.finished[tied], self.started[tied]))]
+        return order
 
     def index(self, ids: Ints) -> Ints:
         """Give the places of tasks by id; -1 for who is not here."""
