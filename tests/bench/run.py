@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness import ROWS, Result, machine, markdown, measure, table
 
-THEMES = ("launches", "virtual", "copies", "pyacl", "processes")
+THEMES = ("launches", "virtual", "timelines", "copies", "pyacl", "processes")
 """Modules of rows, imported once `harness` has set the environment for NumPy."""
 
 
