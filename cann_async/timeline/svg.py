@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 WIDTH = 960
 MARGIN, HEAD, STEP, BAR, SPLIT = 16, 66, 24, 18, 12
 """In pixels: around everything, above the rows, from row to row, of a bar, between the streams and the engines."""
-SHARE, LETTER = 46, 6.4
+SHARE, LETTER = 46, 7.2
 """In pixels: room for the percent at the end of a row, and what a letter takes at most on average."""
 MOST_SLICES = 1900
 LONGEST_LABEL, LONGEST_NAME = 22, 80
@@ -174,7 +174,7 @@ class _Drawing:
             work = table.works[int(table.work[places[first]])]
             if first == last:
                 about, opacity = f"{_clip(work.name)}\ntask {int(table.id[places[first]])}", 1.0
-                if wide >= 30 and KINDS[number] != "wait":
+                if wide >= 44 and KINDS[number] != "wait":
                     names += self._name(work.name, x, shown, top)
             else:
                 about, opacity = f"{last - first + 1:,} tasks, mostly {KINDS[number]}", max(0.4, full / (end - begin))
