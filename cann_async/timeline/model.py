@@ -168,8 +168,9 @@ class Timeline:
         `soc` is a `Soc` or a preset's name, for all devices; `changes` are fields as for `Soc.replace`, such as
         ``copy_engines=2``. The tasks are modelled anew from what they have recorded (operations, bytes, blocks), and
         the host enqueues each as long after what it had waited for as it did. With `measured` tasks take as long as
-        they took, and only the number of engines makes a difference. The result is in virtual time. A ValueError if
-        the Soc or a field is unknown, or lacks an engine.
+        they took, and only the number of engines makes a difference. The result is in virtual time; of
+        coroutines that enqueue at the same instant it may have them in another order. An unknown Soc, or one that lacks
+        an engine, is a ValueError, an unknown field a TypeError.
         """
         from ..soc import find
         from .replay import replay
